@@ -23,6 +23,7 @@ from tablecrypt_catalog.encrypting_catalog import EncryptionMixin
 from tablecrypt_catalog.pins.client import ClientPins
 from tablecrypt_catalog.pins.record import table_version
 from tests.support.aws import AwsServer
+from tests.support.edited_metadata import edit_json
 from tests.support.tables import ROWS, encrypted_sql_catalog, metadata_path, new_table, path_of, unpinned_catalog
 
 LATER = dt.datetime.now(dt.UTC) + dt.timedelta(days=1)
@@ -125,9 +126,7 @@ def test_a_catalog_that_answers_with_older_metadata_is_refused(catalog: SqlCatal
 
 
 def test_metadata_edited_in_place_is_refused(catalog: SqlCatalog, table: Table) -> None:
-    metadata = json.loads(metadata_path(table).read_text())
-    metadata["properties"]["owner"] = "someone else"
-    metadata_path(table).write_text(json.dumps(metadata))
+    edit_json(metadata_path(table), lambda metadata: metadata["properties"].update(owner="someone else"))
     forget_database_pins(catalog)
     with pytest.raises(TamperedFileError):
         catalog.load_table("db.t")

@@ -22,7 +22,7 @@ from tablecrypt_catalog import EncryptedSqlCatalog
 from tablecrypt_catalog.pins.hive import METADATA_HASH, PROTECTED_COLUMNS
 from tests.support.edited_metadata import put_as_next_version, read_metadata
 from tests.support.memory_metastore import MemoryHiveCatalog
-from tests.support.protected_tables import SALARY, SSN, Clients, clients, protected_table
+from tests.support.protected_tables import SALARY, SSN, Clients, clients, declare, loaded, protected_table
 
 ROWS = pa.table({"id": [1, 2], "ssn": ["SSN-0001", "SSN-0002"]})
 PREFIX = f"encryption.column.{SSN}"
@@ -36,15 +36,9 @@ def both(tmp_path: Path) -> Clients:
 
 @pytest.fixture
 def people(both: Clients) -> EncryptedTable:
-    table = protected_table(both.payroll, **{"encryption.column-keys": "fin: ssn", "encryption.column-mask.ssn": "hash"})
-    table.append(ROWS)
-    with table.transaction() as transaction:
-        transaction.set_properties({"encryption.column-keys": "pii: ssn; fin: salary"})
+    table = protected_table(both.payroll, appends=[ROWS], **{"encryption.column-keys": "fin: ssn", "encryption.column-mask.ssn": "hash"})
+    declare(table, "pii: ssn; fin: salary")
     return loaded(both.payroll)
-
-
-def loaded(catalog: EncryptedSqlCatalog) -> EncryptedTable:
-    return cast("EncryptedTable", catalog.load_table("db.people"))
 
 
 def parameters(both: Clients, change: Callable[[dict[str, str]], object] | None = None) -> dict[str, str]:
@@ -109,8 +103,7 @@ def test_what_the_entry_does_not_say_is_trusted_and_said_by_the_next_commit(both
     parameters(both, lambda stored: stored.pop(PROTECTED_COLUMNS))
     commit_as_java_does(both, properties(mask="truncate(4)"))
     loaded(both.analyst)
-    with loaded(both.payroll).transaction() as transaction:
-        transaction.set_properties({"encryption.column-mask.ssn": "redact"})
+    declare(loaded(both.payroll), ssn="redact")
     assert json.loads(parameters(both)[PROTECTED_COLUMNS])[0][:3] == [SSN, "pii", "redact"]
 
 

@@ -24,6 +24,7 @@ from tests.support.aws import AwsServer
 from tests.support.compare import assert_same_rows
 from tests.support.glue import check_version_ids, encrypted_glue_catalog
 from tests.support.plaintext_scan import unwatch
+from tests.support.protected_tables import declare
 from tests.support.tables import MASTER_KEY, ROWS, data_files, encrypted_table, new_table
 
 pytestmark = pytest.mark.slow
@@ -300,8 +301,7 @@ def test_rows_and_files_of_a_writer_from_before_a_declaration_do_not_stay_in_the
     staged.append(ROWS)
     loaded = encrypted_glue_catalog(aws, bucket).load_table(table.name())
     other = encrypted_glue_catalog(aws, bucket).load_table(table.name())
-    with other.transaction() as transaction:
-        transaction.set_properties({"encryption.column-keys": f"{aws.new_key()}: text"})
+    declare(other, f"{aws.new_key()}: text")
 
     with pytest.raises(StaleWriteError, match="column 'text' was declared protected since the rows were written"):
         staged.commit_transaction()

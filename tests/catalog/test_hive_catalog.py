@@ -13,7 +13,6 @@ from typing import Any, cast
 import pyarrow as pa
 import pytest
 from hive_metastore.ThriftHiveMetastore import Client
-from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.hive import HiveCatalog
 from pyiceberg.exceptions import CommitStateUnknownException, TableAlreadyExistsError
 from pyiceberg.table import Table
@@ -31,9 +30,10 @@ from tablecrypt_catalog.hive import ServerTraits, SwappingClient
 from tests.security.test_stale_writers import PREVENTED, Change, person
 from tests.support.aws import AwsServer
 from tests.support.compare import assert_same_rows
+from tests.support.edited_metadata import edit_json
 from tests.support.hive import HiveMetastore, encrypted_hive_catalog
 from tests.support.plaintext import CANARY
-from tests.support.protected_tables import Clients, clients, opened_by_table_key, protected_table
+from tests.support.protected_tables import Clients, clients, declare, loaded, opened_by_table_key, protected_table
 from tests.support.tables import ENCRYPTED, MASTER_KEY, ROWS, ids, metadata_of, metadata_path, new_table
 
 pytestmark = pytest.mark.java
@@ -175,9 +175,7 @@ def test_keys_without_any_key_id_are_refused(
 
 
 def test_metadata_edited_in_place_is_refused_and_named(catalog: EncryptedHiveCatalog, table: Table) -> None:
-    metadata = json.loads(metadata_path(table).read_bytes())
-    metadata["properties"]["write.parquet.compression-codec"] = "gzip"
-    metadata_path(table).write_text(json.dumps(metadata))
+    edit_json(metadata_path(table), lambda metadata: metadata["properties"].update({"write.parquet.compression-codec": "gzip"}))
     for forbidden in (lambda: catalog.load_table(table.name()), lambda: table.append(ROWS)):
         with pytest.raises(TamperedFileError, match="metadata-sha256") as caught:
             forbidden()
@@ -397,8 +395,7 @@ def test_rows_from_before_a_change_of_protected_columns_are_not_committed(
     hive_metastore: HiveMetastore, tmp_path: Path, change: Change
 ) -> None:
     both, name = hive_clients(hive_metastore, tmp_path)
-    people = protected_table(both.payroll, name, **{"encryption.column-mask.ssn": "truncate(3)"})
-    people.append(person(1, CANARY, "n"))
+    people = protected_table(both.payroll, name, appends=[person(1, CANARY, "n")], **{"encryption.column-mask.ssn": "truncate(3)"})
     transaction = loaded(both.payroll, name).transaction()
     transaction.append(person(2, f"{CANARY}-SSN", f"{CANARY}-NOTE"))
     change.make(people)
@@ -417,7 +414,7 @@ def test_whoever_may_commit_weakens_no_protected_column_and_takes_no_name(hive_m
     protected_table(both.payroll, name).append(person(1, CANARY, "n"))
     analyst = loaded(both.analyst, name)
     with pytest.raises(ColumnKeyDeniedError):
-        analyst.transaction().set_properties({"encryption.column-mask.ssn": "truncate(64)"}).commit_transaction()
+        declare(analyst, ssn="truncate(64)")
     with pytest.raises(ConfigurationError, match="takes the name of the protected column"), analyst.transaction() as transaction:
         for before, after in (("ssn", "third"), ("note", "ssn")):
             with transaction.update_schema() as update:
@@ -439,7 +436,3 @@ def hive_clients(metastore: HiveMetastore, folder: Path) -> tuple[Clients, str]:
     database = f"db_{uuid.uuid4().hex[:8]}"
     both.payroll.create_namespace(database, {"location": f"file://{folder}/{database}"})
     return both, f"{database}.people"
-
-
-def loaded(catalog: Catalog, name: str) -> EncryptedTable:
-    return cast("EncryptedTable", catalog.load_table(name))

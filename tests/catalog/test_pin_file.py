@@ -21,6 +21,7 @@ from tablecrypt_catalog.pins.client import PinFile, Place, refuse_conflict
 from tablecrypt_catalog.pins.moves import Moves
 from tablecrypt_catalog.pins.protected_columns import PinnedColumn
 from tablecrypt_catalog.pins.record import Head, TableVersion
+from tests.support.edited_metadata import edit_json
 from tests.support.observed_calls import observed
 from tests.support.vectors import VECTORS
 
@@ -228,9 +229,7 @@ def test_a_stored_file_of_format_4_is_read_and_learns_until_when_former_keys_cou
 )
 def test_an_entry_that_lacks_a_field_is_an_error(pins: PinFile, path: Path, field: str) -> None:
     remember(pins, VERSION_1)
-    content = json.loads(path.read_text())
-    del content["pins"][0][field]
-    path.write_text(json.dumps(content))
+    edit_json(path, lambda content: content["pins"][0].pop(field))
     with pytest.raises(FormatError, match=field):
         pins.recall_all().get(PLACE)
 
@@ -238,9 +237,7 @@ def test_an_entry_that_lacks_a_field_is_an_error(pins: PinFile, path: Path, fiel
 @pytest.mark.parametrize("heads", [{"main": 1}, {"main": [1]}, {"main": [1, "2"]}, {"main": [1, 2, 3]}, ["main"], None])
 def test_heads_that_are_none_are_an_error(pins: PinFile, path: Path, heads: object) -> None:
     remember(pins, VERSION_1)
-    content = json.loads(path.read_text())
-    content["pins"][0]["heads"] = heads
-    path.write_text(json.dumps(content))
+    edit_json(path, lambda content: content["pins"][0].update(heads=heads))
     with pytest.raises(FormatError, match="heads"):
         pins.recall_all().get(PLACE)
 

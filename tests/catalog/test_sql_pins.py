@@ -24,6 +24,7 @@ from tablecrypt.errors import ConfigurationError, FormatError, KeyIdChangedError
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt_catalog import EncryptedSqlCatalog
 from tests.support.aws import AwsServer
+from tests.support.edited_metadata import edit_json
 from tests.support.noting_io import NOTING_IO, opened_files
 from tests.support.tables import ENCRYPTED, MASTER_KEY, ROWS, encrypted_sql_catalog, metadata_path, new_table, path_of
 
@@ -72,10 +73,7 @@ def point_to(catalog: SqlCatalog, location: str) -> None:
 
 
 def edit(table: Table, change: Callable[[dict[str, Any]], None]) -> None:
-    location = metadata_path(table)
-    metadata = json.loads(location.read_text())
-    change(metadata)
-    location.write_text(json.dumps(metadata))
+    edit_json(metadata_path(table), change)
 
 
 def test_every_commit_moves_the_pin_together_with_the_row(catalog: EncryptedSqlCatalog, table: Table) -> None:

@@ -228,8 +228,7 @@ class TestNamespaces:
         catalog.create_namespace("hubs", {"vault.layer": "raw", "kms.owner": "us"})
 
         table = catalog.create_table("hubs.t", ROWS.schema)
-        with table.transaction() as transaction:
-            transaction.set_properties({"vault.loader": "nightly"})
+        table.transaction().set_properties({"vault.loader": "nightly"}).commit_transaction()
 
         assert catalog.load_namespace_properties("hubs")["vault.layer"] == "raw"
         assert table.properties["vault.loader"] == "nightly"
@@ -290,8 +289,7 @@ class TestTables:
 
         with pytest.raises(ConfigurationError, match=name):
             stored.append(ROWS)
-        with stored.transaction() as transaction:
-            transaction.set_properties({name: value})
+        stored.transaction().set_properties({name: value}).commit_transaction()
 
         stored.append(ROWS)
         assert stored.scan().to_arrow().num_rows == ROWS.num_rows
@@ -306,8 +304,7 @@ class TestTables:
             _expire(stored)
 
         for yes in ("yes", "on", "1", "True"):
-            with stored.transaction() as transaction:
-                transaction.set_properties({"gc.enabled": yes})
+            stored.transaction().set_properties({"gc.enabled": yes}).commit_transaction()
             _expire(stored)
 
     @pytest.mark.parametrize("word", ["Merge-On-Read", "merge-on-raed"])

@@ -10,7 +10,7 @@ import pytest
 
 from tablecrypt.table.table import EncryptedTable
 from tests.support.command import Command
-from tests.support.protected_tables import SSN, Clients, protected_table
+from tests.support.protected_tables import SSN, Clients, declare, protected_table
 
 ROWS: Final = pa.table({"id": [1, 2], "ssn": ["SSN-1", "SSN-2"]})
 
@@ -18,10 +18,8 @@ ROWS: Final = pa.table({"id": [1, 2], "ssn": ["SSN-1", "SSN-2"]})
 @pytest.fixture
 def people(both: Clients) -> EncryptedTable:
     """Its first file is from before the declaration."""
-    table = protected_table(both.payroll, **{"encryption.column-keys": ""})
-    table.append(ROWS)
-    with table.transaction() as transaction:
-        transaction.set_properties({"encryption.column-keys": "pii: ssn"})
+    table = protected_table(both.payroll, appends=[ROWS], **{"encryption.column-keys": ""})
+    declare(table, "pii: ssn")
     table.append(ROWS)
     return table
 

@@ -138,9 +138,14 @@ def test_a_name_that_a_kind_does_not_have_is_refused_at_once(io: EncryptingFileI
 
 @pytest.mark.parametrize(
     ("name", "stored"),
-    [("1.metadata.json", b'{"format-version":3}'), ("1.gz.metadata.json", gzip.compress(b"{}")), ("v1.metadata.json", b"{}")],
+    [
+        ("1.metadata.json", b'{"format-version":3}'),
+        ("1.gz.metadata.json", gzip.compress(b"{}")),
+        ("v1.metadata.json", b"{}"),
+        *(("1.metadata.json", few_bytes) for few_bytes in (b"{ }\n", b"{ } \n", b"{}")),
+    ],
 )
-def test_table_metadata_is_stored(io: EncryptingFileIO, tmp_path: Path, name: str, stored: bytes) -> None:
+def test_table_metadata_is_stored_once(io: EncryptingFileIO, tmp_path: Path, name: str, stored: bytes) -> None:
     put(io, (tmp_path / name).as_uri(), RawContent.METADATA_JSON, stored)
 
     assert (tmp_path / name).read_bytes() == stored
@@ -258,12 +263,6 @@ def test_a_file_that_is_there_is_written_over_only_when_asked_for(tmp_path: Path
     with output.create(overwrite=True) as sink:
         sink.write(ENCRYPTED_PARQUET)
     assert (tmp_path / "x.parquet").read_bytes() == ENCRYPTED_PARQUET
-
-
-@pytest.mark.parametrize("stored", [b"{ }\n", b"{ } \n", b"{}"])
-def test_table_metadata_of_a_few_bytes_is_stored_once(io: EncryptingFileIO, tmp_path: Path, stored: bytes) -> None:
-    put(io, (tmp_path / "1.metadata.json").as_uri(), RawContent.METADATA_JSON, stored)
-    assert (tmp_path / "1.metadata.json").read_bytes() == stored
 
 
 def test_a_part_of_a_journal_may_have_its_whole_length(io: EncryptingFileIO, journal: Path) -> None:

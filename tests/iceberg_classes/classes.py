@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-PAGE: Final = Path(__file__).parents[2] / "docs" / "spark-sql.md"
+from tests.support.pages import MadePart
+
+PART: Final = MadePart("spark-sql.md", "classes")
 _FILE: Final = Path(__file__).with_name("classes.toml")
 _LEFT_OUT: Final = "leftover"
-_BEGIN: Final = "<!-- classes: begin -->\n"
-_END: Final = "<!-- classes: end -->"
 
 
 @dataclass(frozen=True)
@@ -51,8 +51,8 @@ def iceberg_classes() -> list[IcebergClass]:
     ]
 
 
-def rows_of_page() -> list[str]:
-    """Return the table of docs/spark-sql.md, line by line."""
+def rendered() -> str:
+    """Return the table of docs/spark-sql.md."""
     classes = iceberg_classes()
     rows = [
         f"| {each.name.rpartition('.')[2]} | {each.passed} of {each.passed + len(each.failing)} | "
@@ -61,14 +61,9 @@ def rows_of_page() -> list[str]:
         for each in classes
     ]
     passed, failing = sum(each.passed for each in classes), sum(len(each.failing) for each in classes)
-    return ["", "| class | passed | what differs |", "|---|---|---|", *rows, f"| all | {passed} of {passed + failing} | |", ""]
-
-
-def main() -> None:
-    """Write the rows into the page."""
-    before, _, rest = PAGE.read_text(encoding="utf-8").partition(_BEGIN)
-    PAGE.write_text(before + _BEGIN + "\n".join(rows_of_page()) + "\n" + _END + rest.partition(_END)[2], encoding="utf-8")
+    last = f"| all | {passed} of {passed + failing} | |"
+    return "\n".join(["", "| class | passed | what differs |", "|---|---|---|", *rows, last, "", ""])
 
 
 if __name__ == "__main__":
-    main()
+    PART.write(rendered())

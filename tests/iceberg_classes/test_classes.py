@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.iceberg_classes.classes import PAGE, IcebergClass, iceberg_classes, rows_of_page
+from tests.iceberg_classes.classes import PART, IcebergClass, iceberg_classes, rendered
 from tests.iceberg_classes.runner import run_class
 
 CLASSES = iceberg_classes()
@@ -23,4 +23,4 @@ def test_a_class_finds_what_is_written_down(java_runtime: None, tmp_path: Path, 
 
 
 def test_the_page_shows_each_class() -> None:
-    assert "\n".join(rows_of_page()) in PAGE.read_text(encoding="utf-8"), "python -m tests.iceberg_classes.classes writes them"
+    assert PART.read() == rendered(), "python -m tests.iceberg_classes.classes writes them"

@@ -7,7 +7,6 @@ from typing import Any, Final, cast
 
 import pyarrow as pa
 import pytest
-from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.table.snapshots import Operation
 
 from tablecrypt import maintenance as m
@@ -18,7 +17,7 @@ from tablecrypt.table.table import EncryptedTable
 from tests.support import java_access
 from tests.support.aws import AwsServer
 from tests.support.java import JavaError, JavaOracle
-from tests.support.protected_tables import PEOPLE_SCHEMA
+from tests.support.protected_tables import PEOPLE_SCHEMA, declare, protected_table, table_of_people
 from tests.support.tables import encrypted_sql_catalog
 
 pytestmark = pytest.mark.java
@@ -39,7 +38,7 @@ def _rows() -> pa.Table:
         }
         for number in range(ROWS)
     ]
-    return pa.Table.from_pylist(rows, schema=schema_to_pyarrow(PEOPLE_SCHEMA, include_field_ids=False))
+    return table_of_people(rows)
 
 
 def _one(java: JavaOracle, query: str) -> list[tuple[Any, ...]]:
@@ -48,16 +47,15 @@ def _one(java: JavaOracle, query: str) -> list[tuple[Any, ...]]:
     return [tuple(row.values()) for row in answer.to_pylist()]
 
 
+def _people(warehouse: Path, aws: AwsServer, name: str, rows: pa.Table, columns: str, **properties: str) -> EncryptedTable:
+    """A table whose columns are under a master key that Java is not given."""
+    keys = {"encryption.key-id": aws.kms_key_id("alias/orders"), "encryption.column-keys": f"{aws.kms_key_id('alias/people')}: {columns}"}
+    return protected_table(encrypted_sql_catalog(warehouse, aws), name, appends=[rows], **keys, **properties)
+
+
 def test_java_answers_about_other_columns_and_fails_loudly_for_protected_ones(warehouse: Path, aws: AwsServer, java: JavaOracle) -> None:
-    catalog = encrypted_sql_catalog(warehouse, aws)
-    catalog.create_namespace_if_not_exists("db")
-    properties = {
-        "encryption.key-id": aws.kms_key_id("alias/orders"),
-        "encryption.column-keys": f"{aws.kms_key_id('alias/people')}: ssn, person.email, phones",
-        "write.parquet.row-group-limit": "1500",
-    }
-    table = cast("EncryptedTable", catalog.create_table("db.people", PEOPLE_SCHEMA, properties=properties))
-    table.append(_rows())
+    row_groups = {"write.parquet.row-group-limit": "1500"}
+    table = _people(warehouse, aws, "db.people", _rows(), "ssn, person.email, phones", **row_groups)
     java.register(NAME, table.metadata_location)
 
     assert _one(java, "SELECT count(*) FROM TABLE") == [(ROWS,)]
@@ -93,8 +91,8 @@ def test_java_answers_about_other_columns_and_fails_loudly_for_protected_ones(wa
     java.sql(f"DELETE FROM h.{NAME} WHERE id >= 390")
     assert _one(java, "SELECT count(*) FROM TABLE") == [(390,)]
 
-    catalog.drop_table("db.people")
-    back = cast("EncryptedTable", catalog.register_table("db.people", java.metadata_location(NAME)))
+    table.catalog.drop_table("db.people")
+    back = cast("EncryptedTable", table.catalog.register_table("db.people", java.metadata_location(NAME)))
     rows = sorted(back.scan().to_arrow().to_pylist(), key=lambda row: int(row["id"]))
     assert [row["ssn"] for row in rows] == [f"SSN-{number}" for number in range(390)]
     assert [row["person"]["email"] for row in rows] == [f"{number}@example.org" for number in range(390)]
@@ -102,14 +100,8 @@ def test_java_answers_about_other_columns_and_fails_loudly_for_protected_ones(wa
 
 def test_java_reads_a_file_in_which_rows_were_blanked_without_the_column_keys(warehouse: Path, aws: AwsServer, java: JavaOracle) -> None:
     """Row groups whose columns lie behind all protected ones: Java takes what lies around the middle of a split."""
-    catalog = encrypted_sql_catalog(warehouse, aws)
-    properties = {
-        "encryption.key-id": aws.kms_key_id("alias/orders"),
-        "encryption.column-keys": f"{aws.kms_key_id('alias/people')}: ssn, person.email, phones",
-        "write.parquet.row-group-limit": "1000",
-    }
-    table = cast("EncryptedTable", catalog.create_table("db.blanked", PEOPLE_SCHEMA, properties=properties))
-    table.append(_rows())
+    row_groups = {"write.parquet.row-group-limit": "1000"}
+    table = _people(warehouse, aws, "db.blanked", _rows(), "ssn, person.email, phones", **row_groups)
     blanked = [0, 7, 999, 1000, 3999]
 
     (task,) = table.refresh().scan().plan_files()
@@ -130,17 +122,13 @@ def test_java_reads_a_file_in_which_rows_were_blanked_without_the_column_keys(wa
 
 
 def test_the_page_says_what_java_does_with_each_statement(warehouse: Path, aws: AwsServer, java: JavaOracle) -> None:
-    said = java_access.BLOCK.search(java_access.DOCUMENT.read_text())
-    assert said
-    found = java_access.rendered(warehouse, aws, java)
-    assert said[0] == found, "python -m tests.support.java_access writes it again"
+    assert java_access.PART.read() == java_access.rendered(warehouse, aws, java), "python -m tests.support.java_access writes it again"
 
 
 def test_files_that_java_wrote_under_the_tables_key_are_brought_in_line_and_java_reads_on(
     warehouse: Path, aws: AwsServer, java: JavaOracle
 ) -> None:
     catalog = encrypted_sql_catalog(warehouse, aws)
-    catalog.create_namespace_if_not_exists("db")
     table = catalog.create_table("db.late", PEOPLE_SCHEMA, properties={"encryption.key-id": aws.kms_key_id("alias/orders")})
     java.register("kept.late", table.metadata_location)
     java.sql(
@@ -151,13 +139,7 @@ def test_files_that_java_wrote_under_the_tables_key_are_brought_in_line_and_java
     catalog.drop_table("db.late")
     late = cast("EncryptedTable", catalog.register_table("db.late", java.metadata_location("kept.late")))
     written = sorted(late.scan().to_arrow().to_pylist(), key=lambda row: int(row["id"]))
-    with late.transaction() as transaction:
-        transaction.set_properties(
-            {
-                "encryption.column-keys": f"{aws.kms_key_id('alias/people')}: ssn, salary, person.email, phones",
-                "encryption.column-mask.ssn": "redact",
-            }
-        )
+    declare(late, f"{aws.kms_key_id('alias/people')}: ssn, salary, person.email, phones", ssn="redact")
     exposed = [each for each in m.audit(late).tables[0].findings if each.kind == m.FindingKind.COLUMN_EXPOSED]
     assert exposed, "an audit names what Java wrote"
 
@@ -181,21 +163,12 @@ def test_files_that_java_wrote_under_the_tables_key_are_brought_in_line_and_java
 def test_masks_that_java_copies_where_the_engine_write_barrier_is_off_are_found_and_stay_no_values(
     warehouse: Path, aws: AwsServer, java: JavaOracle
 ) -> None:
-    catalog = encrypted_sql_catalog(warehouse, aws)
-    catalog.create_namespace_if_not_exists("db")
-    properties = {
-        "encryption.key-id": aws.kms_key_id("alias/orders"),
-        "encryption.column-keys": f"{aws.kms_key_id('alias/people')}: ssn",
-        "encryption.column-mask.ssn": "redact",
-        "encryption.column-guard": "false",
-        "write.update.mode": "copy-on-write",
-    }
-    table = catalog.create_table("db.unguarded", PEOPLE_SCHEMA, properties=properties)
-    table.append(_rows().slice(0, 20))
+    properties = {"encryption.column-mask.ssn": "redact", "encryption.column-guard": "false", "write.update.mode": "copy-on-write"}
+    table = _people(warehouse, aws, "db.unguarded", _rows().slice(0, 20), "ssn", **properties)
     java.register("kept.unguarded", table.metadata_location)
     java.sql("UPDATE h.kept.unguarded SET note = 'changed' WHERE id = 7")
-    catalog.drop_table("db.unguarded")
-    back = cast("EncryptedTable", catalog.register_table("db.unguarded", java.metadata_location("kept.unguarded")))
+    table.catalog.drop_table("db.unguarded")
+    back = cast("EncryptedTable", table.catalog.register_table("db.unguarded", java.metadata_location("kept.unguarded")))
 
     (finding,) = [each for each in m.audit(back).tables[0].findings if each.kind == m.FindingKind.COLUMN_MASKS_AS_VALUES]
     assert (finding.where, str(back.metadata.current_snapshot_id) in finding.message) == ("ssn", True)

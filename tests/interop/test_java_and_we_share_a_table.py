@@ -9,7 +9,6 @@ from collections.abc import Callable
 import pyarrow as pa
 import pytest
 from pyiceberg.exceptions import ValidationException
-from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
@@ -24,30 +23,14 @@ from pyiceberg.transforms import (
     TruncateTransform,
     YearTransform,
 )
-from pyiceberg.types import (
-    BinaryType,
-    BooleanType,
-    DateType,
-    DecimalType,
-    DoubleType,
-    FixedType,
-    FloatType,
-    IntegerType,
-    ListType,
-    LongType,
-    MapType,
-    NestedField,
-    StringType,
-    StructType,
-    TimestampType,
-    TimestamptzType,
-)
+from pyiceberg.types import DecimalType, LongType, NestedField, StringType, TimestamptzType
 
 from tablecrypt_catalog import EncryptedSqlCatalog
 from tests.support.java import JavaOracle
 from tests.support.java_sides import Sides
 from tests.support.plaintext import CANARY
-from tests.support.tables import MASTER_KEY
+from tests.support.sample_rows import extreme_rows
+from tests.support.tables import MASTER_KEY, new_table
 
 pytestmark = pytest.mark.java
 
@@ -175,64 +158,12 @@ def test_java_reads_every_partition_transform(java: JavaOracle, catalog: Encrypt
     sides.assert_equal(every_snapshot=True)
 
 
-ALL_TYPES = Schema(
-    NestedField(1, "bool", BooleanType()),
-    NestedField(2, "int", IntegerType()),
-    NestedField(3, "long", LongType()),
-    NestedField(4, "float", FloatType()),
-    NestedField(5, "double", DoubleType()),
-    NestedField(6, "small_decimal", DecimalType(9, 2)),
-    NestedField(7, "decimal", DecimalType(18, 4)),
-    NestedField(8, "big_decimal", DecimalType(38, 10)),
-    NestedField(9, "date", DateType()),
-    NestedField(10, "timestamp", TimestampType()),
-    NestedField(11, "timestamptz", TimestamptzType()),
-    NestedField(12, "string", StringType()),
-    NestedField(13, "binary", BinaryType()),
-    NestedField(14, "fixed", FixedType(4)),
-    NestedField(15, "list", ListType(16, LongType(), element_required=False)),
-    NestedField(17, "map", MapType(18, StringType(), 19, DecimalType(9, 2), value_required=False)),
-    NestedField(
-        20,
-        "struct",
-        StructType(
-            NestedField(21, "name", StringType()),
-            NestedField(22, "points", ListType(23, StructType(NestedField(24, "x", DoubleType()), NestedField(25, "y", DoubleType())))),
-        ),
-    ),
-)
-
-
-def all_types() -> pa.Table:
-    full = {
-        "bool": True,
-        "int": -(2**31),
-        "long": 2**63 - 1,
-        "float": 1.5,
-        "double": float("nan"),
-        "small_decimal": decimal.Decimal("-1234567.89"),
-        "decimal": decimal.Decimal("99999999999999.9999"),
-        "big_decimal": decimal.Decimal("1234567890123456789012345678.0123456789"),
-        "date": dt.date(1, 1, 1),
-        "timestamp": dt.datetime(2026, 2, 3, 4, 5, 6, 789012),
-        "timestamptz": dt.datetime(1969, 12, 31, 23, 59, 59, 999999, tzinfo=dt.UTC),
-        "string": f"häß \U0001f512 {CANARY}",
-        "binary": b"\x00\xff",
-        "fixed": b"\x01\x02\x03\x04",
-        "list": [1, None, -3],
-        "map": [("a", decimal.Decimal("1.00")), ("b", None)],
-        "struct": {"name": CANARY, "points": [{"x": 0.0, "y": -0.0}, {"x": float("inf"), "y": 1e-300}]},
-    }
-    empty: dict[str, object] = {**dict.fromkeys(full), "string": "", "list": [], "map": [], "struct": {"name": None, "points": []}}
-    return pa.Table.from_pylist([full, empty, dict.fromkeys(full)], schema=schema_to_pyarrow(ALL_TYPES, include_field_ids=False))
-
-
 def test_java_reads_every_type_that_spark_has(java: JavaOracle, catalog: EncryptedSqlCatalog) -> None:
-    table = catalog.create_table("db.types", ALL_TYPES, properties={"encryption.key-id": MASTER_KEY})
-    table.append(all_types())
-    sides = Sides(java, table, "db.types")
+    rows = extreme_rows()
+    rows = rows.append_column("fixed", pa.array([b"\x01\x02\x03\x04", b"\xff" * 4, b"\x00" * 4, b"PAR1", None], pa.binary(4)))
+    sides = Sides(java, new_table(catalog, "db.types", appends=[rows]), "db.types")
     sides.assert_equal()
-    append_in_java(sides, all_types())
+    append_in_java(sides, rows)
     sides.assert_equal()
 
 

@@ -16,7 +16,7 @@ from tests.support.aws import AwsServer
 from tests.support.compare import assert_same_rows
 from tests.support.hive import HiveMetastore, encrypted_hive_catalog
 from tests.support.java import JavaError, JavaOracle
-from tests.support.tables import SCHEMA, encrypted_sql_catalog, keks, manifest_list_keys, metadata_of, rows, table_with_history
+from tests.support.tables import SCHEMA, encrypted_sql_catalog, keks, manifest_list_keys, metadata_of, new_table, rows, table_with_history
 
 pytestmark = pytest.mark.java
 
@@ -110,8 +110,7 @@ def test_java_and_this_side_share_a_metastore_while_keys_change(
 ) -> None:
     catalog = encrypted_hive_catalog(hive_metastore, warehouse, aws)
     catalog.create_namespace("rotating", {"location": f"file://{warehouse}/rotating"})
-    table = catalog.create_table("rotating.t", SCHEMA, properties={"encryption.key-id": "alias/orders"})
-    table.append(rows(0))
+    table = new_table(catalog, "rotating.t", SCHEMA, appends=[rows(0)])
     java_on_hive.append("rotating.t", rows(100))
     old = keks(table.refresh())
 
@@ -138,8 +137,7 @@ def test_rotations_beside_javas_appends_lose_no_row_and_no_key(
     catalog = encrypted_hive_catalog(hive_metastore, warehouse, aws)
     catalog.create_namespace("beside", {"location": f"file://{warehouse}/beside"})
     patient = {"commit.retry.num-retries": "100", "commit.retry.min-wait-ms": "10", "commit.retry.max-wait-ms": "300"}
-    table = catalog.create_table("beside.t", SCHEMA, properties={"encryption.key-id": "alias/orders", **patient})
-    table.append(rows(0))
+    table = new_table(catalog, "beside.t", SCHEMA, appends=[rows(0)], properties=patient)
 
     def append() -> None:
         for first in range(100, 700, 100):

@@ -13,23 +13,16 @@ from tests.support.aws import AwsServer
 from tests.support.compare import assert_same_rows
 from tests.support.java import JavaError, JavaOracle
 from tests.support.shares import NORTH
-from tests.support.tables import BY_TEAM, MERGE_ON_READ, TEAM_SCHEMA, encrypted_sql_catalog, files_below, folder_of, new_table, team_rows
+from tests.support.tables import MERGE_ON_READ, encrypted_sql_catalog, files_below, folder_of, team_table
 
 pytestmark = pytest.mark.java
 
 NAMES = (f"kept.share{number}" for number in itertools.count())
-OF_JAVA = "CALL h.system.{}"
 
 
 @pytest.fixture
 def table(warehouse: Path, aws: AwsServer) -> EncryptedTable:
-    table = new_table(
-        encrypted_sql_catalog(warehouse, aws),
-        schema=TEAM_SCHEMA,
-        appends=[team_rows(0), team_rows(100)],
-        partitioned_by=BY_TEAM,
-        properties=MERGE_ON_READ,
-    )
+    table = team_table(encrypted_sql_catalog(warehouse, aws), 0, 100, properties=MERGE_ON_READ)
     table.delete("id in (2, 3)")
     return table
 
@@ -58,7 +51,7 @@ def test_java_reads_a_share_with_the_partners_key_and_honours_that_its_files_are
 def test_java_reads_the_other_columns_of_a_share_that_has_a_protected_one(warehouse: Path, java: JavaOracle, aws: AwsServer) -> None:
     properties = {"encryption.column-keys": f"{aws.new_key()}: note"}
     catalog = encrypted_sql_catalog(warehouse, aws)
-    table = new_table(catalog, schema=TEAM_SCHEMA, appends=[team_rows(0)], partitioned_by=BY_TEAM, properties=properties)
+    table = team_table(catalog, 0, properties=properties)
     place, name = f"{table.location().rpartition('/')[0]}/share-with-note", next(NAMES)
     result = share(table, aws.kms_key_id("alias/people"), place, NORTH, columns={"note": aws.new_key()})
 

@@ -178,12 +178,9 @@ def rings() -> tuple[ColumnKeyMaker, KeyRing]:
     return made, ring.with_others(made.pending.new_entries(ring, [b"after"]))
 
 
-def key_under(ring: KeyRing, master_key_id: str, field_id: int = SSN) -> EncryptedKey:
-    [found] = [
-        each
-        for each in ring.column_keys
-        if each.field_id == field_id and ring.entry(each.encrypted_by_id or "").encrypted_by_id == master_key_id
-    ]
+def key_under(ring: KeyRing, master_key_id: str) -> EncryptedKey:
+    of_column = [each for each in ring.column_keys if each.field_id == SSN]
+    [found] = [each for each in of_column if ring.entry(each.encrypted_by_id or "").encrypted_by_id == master_key_id]
     return found
 
 

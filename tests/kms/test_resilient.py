@@ -94,9 +94,9 @@ def client(service: Service, clock: Clock) -> ResilientKeyManagementClient:
     return ResilientKeyManagementClient(service, cache_ttl_seconds=3600, cache_max_keys=3, retry=retry, clock=clock)
 
 
-def _foreign_wrap(service: Service, key: bytes = bytes(16)) -> bytes:
+def _foreign_wrap(service: Service) -> bytes:
     """A blob that the client under test has never seen."""
-    return service._inner.wrap_key(key, "orders")
+    return service._inner.wrap_key(bytes(16), "orders")
 
 
 def test_the_service_is_itself_a_client(service: Service) -> None:

@@ -23,6 +23,7 @@ from tests.support.protected_tables import (
     TABLE_KEY,
     Clients,
     commit_column_keys,
+    declare,
     protected_table,
 )
 from tests.support.tables import metadata_of
@@ -77,8 +78,7 @@ def test_files_from_before_a_column_was_protected_are_named(both: Clients) -> No
     for number in range(2):
         table.append(pa.table({"id": [number], "ssn": [f"{number}"], "person": [{"email": "e", "age": 1}]}))
     assert found(both, table) == {}
-    with table.transaction() as transaction:
-        transaction.set_properties({"encryption.column-keys": f"{COLUMN_KEY}: ssn; {OTHER_COLUMN_KEY}: person"})
+    declare(table, f"{COLUMN_KEY}: ssn; {OTHER_COLUMN_KEY}: person")
     exposed = found(both, table)[FindingKind.COLUMN_EXPOSED]
     assert sorted(finding.where for finding in exposed) == ["person", "ssn"]
     locations = [task.file.file_path for task in table.scan().plan_files()]

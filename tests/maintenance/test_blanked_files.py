@@ -22,8 +22,7 @@ ROWS = pa.table({"id": [1, 2, 3, 99], "ssn": ["SSN-1", "SSN-2", "SSN-3", "SSN-99
 
 
 def as_analyst(both: Clients, **properties: str) -> EncryptedTable:
-    table = protected_table(both.payroll, **properties)
-    table.append(ROWS.slice(0, 4))
+    table = protected_table(both.payroll, appends=[ROWS.slice(0, 4)], **properties)
     with table.update_schema() as change:
         change.rename_column("note", "comment")
     return encrypted_table(both.analyst.load_table("db.people"))

@@ -29,6 +29,8 @@ from tests.support.protected_tables import (
     StoredKey,
     clients,
     commit_column_keys,
+    declare,
+    loaded,
     protected_table,
 )
 from tests.support.tables import metadata_of
@@ -47,8 +49,7 @@ def table(both: Clients) -> EncryptedTable:
     made = both.payroll.create_table("db.people", PEOPLE_SCHEMA, properties={"encryption.key-id": "orders"})
     for number in range(3):
         made.append(pa.table({"id": [number], "ssn": [str(number)]}))
-    with made.transaction() as transaction:
-        transaction.set_properties({"encryption.column-keys": DECLARED})
+    declare(made, DECLARED)
     return cast("EncryptedTable", made)
 
 
@@ -89,7 +90,7 @@ def test_column_keys_survive_what_removes_other_keys_and_nobody_needs_the_right_
 ) -> None:
     before = column_entries(table)
     keys = [each.opens(table) for each in stored]
-    OPERATIONS[operation](cast("EncryptedTable", getattr(both, who).load_table(table.name())))
+    OPERATIONS[operation](loaded(getattr(both, who), table.name()))
     assert column_entries(table) == before
     assert [each.opens(table) for each in stored] == keys
 
@@ -149,7 +150,7 @@ def test_a_shredded_column_opens_nowhere_and_the_others_do(table: EncryptedTable
 
 
 def test_rows_that_are_written_after_a_shredding_have_a_new_column_key(table: EncryptedTable, stored: list[StoredKey]) -> None:
-    writer = cast("EncryptedTable", table.catalog.load_table(table.name()))
+    writer = loaded(table.catalog, table.name())
     done = m.shred_column(table, "ssn")
     for each in (table, writer):
         (key,) = commit_column_keys(each, SSN)
@@ -197,7 +198,7 @@ def test_a_column_beside_a_shredded_one_opens_although_its_new_kek_is_used_for_b
     both: Clients, table: EncryptedTable, stored: list[StoredKey]
 ) -> None:
     others = {each: each.opens(table) for each in stored if each.field_id != SSN}
-    writer, later = cast("EncryptedTable", both.payroll.load_table(table.name())), list[StoredKey]()
+    writer, later = loaded(both.payroll, table.name()), list[StoredKey]()
     with at_commits(after=once_after_a_commit(lambda: later.extend(commit_column_keys(writer, SSN)))):
         done = m.shred_column(table, "ssn")
 
@@ -255,7 +256,7 @@ def test_a_copy_elsewhere_keeps_its_column_keys_and_no_column_comes_under_its_ma
 ) -> None:
     analyst = both.analyst.load_table(table.name())
     m.relocate(analyst, f"file://{tmp_path}/copy", register_as="db.copy")
-    copy = cast("EncryptedTable", both.payroll.load_table("db.copy"))
+    copy = loaded(both.payroll, "db.copy")
     assert [each.opens(copy) for each in stored] == [each.opens(table) for each in stored]
     for column_key in (COLUMN_KEY, OTHER_COLUMN_KEY):
         with pytest.raises(ConfigurationError, match="own master key"):

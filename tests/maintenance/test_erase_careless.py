@@ -182,8 +182,7 @@ def test_a_writer_that_began_before_cannot_bring_the_person_back(both: Clients) 
 
 
 def test_blanked_rows_are_known_after_they_were_encrypted_again(both: Clients) -> None:
-    table = protected_table(both.payroll)
-    table.append(pa.table({"id": [1, 2, 3], "ssn": ["SSN-1", "SSN-2", "SSN-3"]}))
+    table = protected_table(both.payroll, appends=[pa.table({"id": [1, 2, 3], "ssn": ["SSN-1", "SSN-2", "SSN-3"]})])
     assert erase(both.analyst.load_table("db.people"), "id = 3").hidden_columns
     reencrypt(both.analyst.load_table("db.people"))
     again = erase(both.analyst.load_table("db.people"), "id = 3")

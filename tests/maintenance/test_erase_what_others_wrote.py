@@ -43,8 +43,7 @@ def test_a_row_that_java_wrote_is_erased_from_the_copy_of_its_table(java_storage
         with pytest.raises(ConfigurationError, match="parquet only"):
             erase(table, of_person, delete_below=[table.location()])
         assert table.refresh().scan().count() == len(stored)
-        with table.transaction() as transaction:
-            transaction.set_properties({"write.format.default": "parquet"})
+        table.transaction().set_properties({"write.format.default": "parquet"}).commit_transaction()
     erased = erase(table, of_person, delete_below=[table.location()])
 
     assert not (erased.remaining or erased.refused or erased.failed), erased

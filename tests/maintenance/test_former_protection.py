@@ -5,8 +5,6 @@ The careless user ends a protection and wants no trace of it; a colleague writes
 
 from __future__ import annotations
 
-from typing import cast
-
 import pyarrow as pa
 import pytest
 from pyiceberg.exceptions import ValidationException
@@ -15,7 +13,7 @@ from tablecrypt import maintenance as m
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.table.metadata import has_column_keys
 from tablecrypt.table.table import EncryptedTable
-from tests.support.protected_tables import COLUMN_KEY, OTHER_COLUMN_KEY, SSN, Clients, protected_table
+from tests.support.protected_tables import COLUMN_KEY, OTHER_COLUMN_KEY, SSN, Clients, declare, loaded, protected_table
 from tests.support.tables import metadata_of
 
 FORMER = f"encryption.column.{SSN}.former-key-id"
@@ -30,15 +28,6 @@ def people(both: Clients) -> EncryptedTable:
 
 def rows(*numbers: int) -> pa.Table:
     return pa.table({"id": list(numbers), "ssn": [f"SSN-{each}" for each in numbers], "note": [f"note {each}" for each in numbers]})
-
-
-def declare(table: EncryptedTable, declared: str) -> None:
-    with table.transaction() as transaction:
-        transaction.set_properties({"encryption.column-keys": declared})
-
-
-def of_analyst(both: Clients) -> EncryptedTable:
-    return cast("EncryptedTable", both.analyst.load_table("db.people"))
 
 
 def ssn(table: EncryptedTable) -> list[str]:
@@ -56,11 +45,11 @@ def test_an_ended_protection_is_forgotten_with_its_keys_once_no_snapshot_needs_i
     m.reencrypt(people)
     assert people.refresh().properties[FORMER] == COLUMN_KEY, "time travel still leads to the hidden column"
     shred_older(people)
-    m.reencrypt(of_analyst(both))
+    m.reencrypt(loaded(both.analyst))
     assert not [name for name in people.refresh().properties if name.startswith("encryption.column.")]
     assert not has_column_keys(people.metadata)
     people.append(rows(3))
-    assert ssn(of_analyst(both)) == ["SSN-1", "SSN-2", "SSN-3"]
+    assert ssn(loaded(both.analyst)) == ["SSN-1", "SSN-2", "SSN-3"]
 
 
 def test_the_keys_of_columns_that_are_still_protected_stay(both: Clients, people: EncryptedTable) -> None:
@@ -107,7 +96,7 @@ def test_nobody_removes_it_by_hand(people: EncryptedTable) -> None:
 
 
 def test_a_colleague_who_began_to_write_before_it_was_forgotten_writes_again(both: Clients, people: EncryptedTable) -> None:
-    slow = cast("EncryptedTable", both.payroll.load_table("db.people")).transaction()
+    slow = loaded(both.payroll).transaction()
     slow.append(rows(9))
     declare(people, "")
     m.reencrypt(people)

@@ -23,7 +23,7 @@ from tablecrypt.keys.column_keys import ColumnMask, ProtectedColumn
 from tablecrypt.maintenance import Finding, FindingKind
 from tablecrypt.table.protection.stored_masks import are_masks, replacement_of
 from tablecrypt.table.table import EncryptedTable
-from tests.support.protected_tables import Clients, protected_table, write_as_java_does
+from tests.support.protected_tables import Clients, declare, protected_table, write_as_java_does
 
 DECLARED = {"encryption.column-keys": "pii: ssn, person.email"}
 TEXTS = st.lists(st.none() | st.text(st.sampled_from("aZ9-é"), max_size=6), min_size=1, max_size=6)
@@ -97,10 +97,8 @@ def test_one_value_among_masks_is_enough_to_take_them_for_values(both: Clients) 
 
 
 def test_files_from_before_the_protection_hold_no_masks(both: Clients) -> None:
-    table = protected_table(both.payroll, **{"encryption.column-keys": ""})
-    table.append(pa.table({"id": [1], "ssn": ["xxx-99"]}))
-    with table.transaction() as transaction:
-        transaction.set_properties({"encryption.column-keys": "pii: ssn", "encryption.column-mask.ssn": "redact"})
+    table = protected_table(both.payroll, appends=[pa.table({"id": [1], "ssn": ["xxx-99"]})], **{"encryption.column-keys": ""})
+    declare(table, "pii: ssn", ssn="redact")
     assert found(both, table) == {}
     assert m.reencrypt(table).in_line == 1
 

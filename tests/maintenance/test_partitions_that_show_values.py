@@ -14,7 +14,6 @@ from typing import Any, Final, cast
 
 import pyarrow as pa
 import pytest
-from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.transforms import BucketTransform, IdentityTransform, TruncateTransform
 
 from tablecrypt import maintenance as m
@@ -27,7 +26,7 @@ from tablecrypt.table.protection.exposed_values import ShownPartitions
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import TableFileIO
 from tests.support.interrupted_catalog import InterruptedCatalog, at_commits
-from tests.support.protected_tables import COLUMN_KEY, PEOPLE_SCHEMA, SSN, Clients, clients, protected_table, write_only
+from tests.support.protected_tables import COLUMN_KEY, SSN, Clients, clients, declare, loaded, protected_table, table_of_people, write_only
 from tests.support.restricting_server import RestrictingServer
 from tests.support.stored_text import readable_text
 from tests.support.table_files import TableFiles
@@ -41,7 +40,7 @@ def _rows(*numbers: int) -> pa.Table:
         {"id": number, "ssn": VALUES[number % 3], "person": {"email": VALUES[number % 3].lower(), "age": number}, "note": f"n{number % 2}"}
         for number in numbers
     ]
-    return pa.Table.from_pylist(rows, schema=schema_to_pyarrow(PEOPLE_SCHEMA, include_field_ids=False))
+    return table_of_people(rows)
 
 
 def _state(table: EncryptedTable, **scan: Any) -> list[dict[str, Any]]:
@@ -80,16 +79,11 @@ def _declare(table: EncryptedTable, columns: str = "ssn, person.email") -> None:
     with table.update_spec() as update:
         for field in table.spec().fields:
             update.remove_field(field.name)
-    with table.transaction() as transaction:
-        transaction.set_properties({"encryption.column-keys": f"{COLUMN_KEY}: {columns}"})
-
-
-def _analysts(both: Clients, table: EncryptedTable) -> EncryptedTable:
-    return cast("EncryptedTable", both.analyst.load_table(table.name()))
+    declare(table, f"{COLUMN_KEY}: {columns}")
 
 
 def _shown(both: Clients, table: EncryptedTable) -> list[m.Finding]:
-    (audited,) = m.audit(_analysts(both, table)).tables
+    (audited,) = m.audit(loaded(both.analyst)).tables
     return [finding for finding in audited.findings if finding.kind == m.FindingKind.COLUMN_IN_PARTITIONS]
 
 
@@ -124,7 +118,7 @@ def test_no_stored_text_has_a_value_once_files_are_reencrypted_and_old_snapshots
     table = _partitioned(both)
     before = _state(table)
     _declare(table)
-    assert any(value in text for value in VALUES for text in readable_text(_analysts(both, table), folder_of(table)))
+    assert any(value in text for value in VALUES for text in readable_text(loaded(both.analyst), folder_of(table)))
 
     done = m.reencrypt(table, out_of_line=out_of_line)
     assert (done.in_line, _specs(table), _state(table)) == (6, {table.spec().spec_id}, before)
@@ -138,7 +132,7 @@ def test_no_stored_text_has_a_value_once_files_are_reencrypted_and_old_snapshots
         Path(path).unlink(missing_ok=True)
     for folder in sorted(folder_of(table).rglob("shown=*")):
         folder.rmdir()
-    texts = list(readable_text(_analysts(both, table), folder_of(table)))
+    texts = list(readable_text(loaded(both.analyst), folder_of(table)))
     assert not [value for value in VALUES for text in texts if value in text or value.lower() in text]
     assert _shown(both, table) == []
     assert _state(table) == before
@@ -186,8 +180,7 @@ def test_two_specs_in_turn_and_a_partition_by_another_column(both: Clients) -> N
         update.add_field("note", IdentityTransform(), "note_part")
     table.append(_rows(12, 13))
     before = _state(table)
-    with table.transaction() as transaction:
-        transaction.set_properties({"encryption.column-keys": f"{COLUMN_KEY}: ssn"})
+    declare(table, f"{COLUMN_KEY}: ssn")
     assert set(ShownPartitions.of(metadata_of(table)).columns) == {1, 2}
 
     m.reencrypt(table, out_of_line=True)
@@ -274,7 +267,7 @@ def test_without_the_column_s_key_nothing_is_written(both: Clients, *, out_of_li
     _declare(table)
     stored, location = {str(path) for path in folder_of(table).rglob("*")}, table.metadata_location
     with pytest.raises(ColumnKeyDeniedError):
-        m.reencrypt(_analysts(both, table), out_of_line=out_of_line)
+        m.reencrypt(loaded(both.analyst), out_of_line=out_of_line)
     assert ({str(path) for path in folder_of(table).rglob("*")}, table.refresh().metadata_location) == (stored, location)
 
 
@@ -445,7 +438,7 @@ def test_empty_folders_that_show_values_go_with_the_last_orphan_in_them(both: Cl
 def test_a_writer_who_may_only_wrap_moves_nothing(both: Clients, *, out_of_line: bool) -> None:
     table = _partitioned(both)
     _declare(table)
-    writers = cast("EncryptedTable", write_only(both).load_table(table.name()))
+    writers = loaded(write_only(both), table.name())
     location = table.metadata_location
     with pytest.raises(ColumnKeyDeniedError):
         m.reencrypt(writers, out_of_line=out_of_line)
@@ -467,7 +460,7 @@ def test_a_run_that_is_killed_at_any_commit_is_finished_by_the_next(tmp_path: Pa
             raise KeyboardInterrupt
 
     with at_commits(before=die_when_none_is_left), pytest.raises(KeyboardInterrupt):
-        m.reencrypt(cast("EncryptedTable", both.payroll.load_table(table.name())))
+        m.reencrypt(loaded(both.payroll, table.name()))
     m.reencrypt(table)
     m.shred(table, all_but_heads=True)
     assert (_state(table), _shown(both, table)) == (before, [])
@@ -481,7 +474,7 @@ def test_a_client_of_a_rest_server_moves_files_and_cleans_manifests(both: Client
     _declare(table)
     with RestrictingServer(both.payroll) as server:
         keyring = {name: value for name, value in both.payroll.properties.items() if name.startswith(("encryption.", "kms."))}
-        remote = cast("EncryptedTable", server.client(**keyring).load_table(table.name()))
+        remote = loaded(server.client(**keyring), table.name())
         m.reencrypt(remote, out_of_line=True)
         m.shred(remote, all_but_heads=True, delete_below=[remote.location()])
     assert (_specs(table), _state(table), _shown(both, table)) == ({table.spec().spec_id}, before, [])

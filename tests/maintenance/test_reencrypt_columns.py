@@ -5,13 +5,10 @@ The careless user declares a column and forgets the files that are there; the ad
 
 from __future__ import annotations
 
-from decimal import Decimal
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final
 
-import pyarrow as pa
 import pytest
-from pyiceberg.io.pyarrow import schema_to_pyarrow
 
 from tablecrypt import maintenance as m
 from tablecrypt.errors import ColumnKeyDeniedError, TamperedFileError
@@ -26,32 +23,20 @@ from tests.support.protected_tables import (
     COLUMN_KEY,
     EMAIL,
     OTHER_COLUMN_KEY,
-    PEOPLE_SCHEMA,
     SALARY,
     SSN,
     Clients,
     clients,
+    declare,
+    loaded,
+    person,
+    persons,
     protected_table,
     write_as_java_does,
 )
 from tests.support.tables import data_files, folder_of, metadata_of
 
 BOTH_COLUMNS: Final = f"{COLUMN_KEY}: ssn, person.email"
-
-
-def _row(number: int) -> dict[str, Any]:
-    return {
-        "id": number,
-        "ssn": None if number % 3 == 0 else f"SSN-{number}",
-        "salary": Decimal(number),
-        "person": None if number % 4 == 0 else {"email": f"{number}@example.org", "age": number},
-        "phones": [f"+49-{number}"],
-        "note": f"note {number}",
-    }
-
-
-def _rows(*numbers: int) -> pa.Table:
-    return pa.Table.from_pylist([_row(number) for number in numbers], schema=schema_to_pyarrow(PEOPLE_SCHEMA, include_field_ids=False))
 
 
 def _all(table: EncryptedTable) -> list[dict[str, Any]]:
@@ -63,12 +48,7 @@ def _stored(table: EncryptedTable) -> list[StoredHiddenColumns]:
 
 
 def _of(both: Clients, who: str, table: EncryptedTable) -> EncryptedTable:
-    return cast("EncryptedTable", getattr(both, who).load_table(table.name()))
-
-
-def _declare(table: EncryptedTable, **properties: str) -> None:
-    with table.transaction() as transaction:
-        transaction.set_properties(properties)
+    return loaded(getattr(both, who), table.name())
 
 
 @pytest.fixture
@@ -78,9 +58,7 @@ def both(tmp_path: Path) -> Clients:
 
 @pytest.fixture
 def people(both: Clients) -> EncryptedTable:
-    table = protected_table(both.payroll, **{"write.delete.mode": "merge-on-read"})
-    table.append(_rows(*range(6)))
-    table.append(_rows(*range(6, 10)))
+    table = protected_table(both.payroll, appends=[persons(*range(6)), persons(*range(6, 10))], **{"write.delete.mode": "merge-on-read"})
     table.delete("id = 5")
     return table
 
@@ -88,10 +66,9 @@ def people(both: Clients) -> EncryptedTable:
 @pytest.fixture
 def late(both: Clients) -> EncryptedTable:
     """A table whose columns were declared after its first file, so that it has a file of each kind."""
-    table = protected_table(both.payroll, **{"encryption.column-keys": ""})
-    table.append(_rows(*range(6)))
-    _declare(table, **{"encryption.column-keys": BOTH_COLUMNS})
-    table.append(_rows(*range(6, 10)))
+    table = protected_table(both.payroll, appends=[persons(*range(6))], **{"encryption.column-keys": ""})
+    declare(table, BOTH_COLUMNS)
+    table.append(persons(*range(6, 10)))
     return table
 
 
@@ -121,25 +98,27 @@ def test_without_the_right_everything_but_the_hidden_columns_comes_under_fresh_d
 
 @pytest.mark.parametrize("mask", ["null", "redact", "hash", "truncate(2)", "constant(x)"])
 def test_files_from_before_the_declaration_are_brought_in_line(both: Clients, late: EncryptedTable, mask: str) -> None:
-    _declare(late, **{"encryption.column-mask.ssn": mask})
+    declare(late, ssn=mask)
     done = m.reencrypt(late, out_of_line=True)
     assert done.in_line == (1 if mask == "null" else 2), "a stored mask is made for the files with another one too"
-    assert _all(late) == [_row(number) for number in range(10)]
+    assert _all(late) == [person(number) for number in range(10)]
     assert {each.protected for each in _stored(late)} == {frozenset({SSN, EMAIL})}
     shown = {row["id"]: row["ssn"] for row in _all(_of(both, "analyst", late))}
-    late.append(_rows(*range(20, 29)))
+    late.append(persons(*range(20, 29)))
     as_written = {row["id"]: row["ssn"] for row in _all(_of(both, "analyst", late)) if row["id"] >= 20}
-    assert {"null": None, "redact": "X" * 3 + "-9", "truncate(2)": "SS", "constant(x)": "x"}.get(mask, as_written and shown[7]) == shown[7]
-    assert (shown[7] is None) == (as_written[22] is None)
+    assert {"null": None, "redact": "X" * 3 + "-9999", "truncate(2)": "SS", "constant(x)": "x"}.get(mask, as_written and shown[8]) == shown[
+        8
+    ]
+    assert (shown[8] is None) == (as_written[22] is None)
     assert m.reencrypt(late, out_of_line=True).data_files == 0
 
 
 def test_a_file_that_another_engine_wrote_under_the_tables_key_is_brought_in_line(both: Clients, people: EncryptedTable) -> None:
-    write_as_java_does(people, _rows(77))
+    write_as_java_does(people, persons(78))
     with pytest.raises(TamperedFileError):
         _all(people)
     m.reencrypt(people, out_of_line=True)
-    assert _all(people)[-1] == _row(77)
+    assert _all(people)[-1] == person(78)
     assert _all(_of(both, "analyst", people))[-1]["ssn"] is None
     for file in data_files(people.refresh()):
         for counts in (file.column_sizes, file.value_counts, file.null_value_counts, file.lower_bounds, file.upper_bounds):
@@ -152,7 +131,7 @@ def test_a_file_that_another_engine_wrote_under_the_tables_key_is_brought_in_lin
 
 def test_protection_that_was_removed_or_moved_leaves_values_in_their_place(both: Clients, people: EncryptedTable) -> None:
     rows = _all(people)
-    _declare(people, **{"encryption.column-keys": f"{OTHER_COLUMN_KEY}: salary"})
+    declare(people, f"{OTHER_COLUMN_KEY}: salary")
     assert m.reencrypt(people).in_line == 2
     assert {each.protected for each in _stored(people)} == {frozenset({SALARY})}
     seen = _all(_of(both, "analyst", people))
@@ -162,7 +141,7 @@ def test_protection_that_was_removed_or_moved_leaves_values_in_their_place(both:
 
 def test_a_change_of_the_master_key_moves_hidden_columns_to_the_new_one(both: Clients, people: EncryptedTable) -> None:
     rows = _all(people)
-    _declare(people, **{"encryption.column-keys": f"{OTHER_COLUMN_KEY}: ssn, person.email"})
+    declare(people, f"{OTHER_COLUMN_KEY}: ssn, person.email")
     m.reencrypt(people)
     people.refresh()
     ring = metadata_of(people).key_ring
@@ -177,7 +156,7 @@ def test_a_change_of_the_master_key_moves_hidden_columns_to_the_new_one(both: Cl
 def test_without_the_right_files_that_have_to_change_are_refused_before_anything_is_written(
     both: Clients, people: EncryptedTable, declared: str
 ) -> None:
-    _declare(people, **{"encryption.column-keys": declared})
+    declare(people, declared)
     analyst = _of(both, "analyst", people)
     before, stored = analyst.metadata.current_snapshot_id, _objects(people)
     for dry_run in (True, False):
@@ -200,15 +179,14 @@ def test_a_run_that_was_killed_is_continued_also_where_the_column_was_only_decla
     def killed() -> None:
         raise KeyboardInterrupt
 
-    fresh = protected_table(both.payroll, "db.fresh", **{"encryption.column-keys": ""})
-    fresh.append(_rows(1, 2))
-    _declare(fresh, **{"encryption.column-keys": BOTH_COLUMNS})
+    fresh = protected_table(both.payroll, "db.fresh", appends=[persons(1, 2)], **{"encryption.column-keys": ""})
+    declare(fresh, BOTH_COLUMNS)
     for table, resumed in ((late, 2), (fresh, 1)):
         with at_commits(before=killed), pytest.raises(KeyboardInterrupt):
             m.reencrypt(table)
         again = _of(both, "payroll", table)
         assert m.reencrypt(again).resumed == resumed
-        assert [row["ssn"] for row in _all(again)] == [_row(row["id"])["ssn"] for row in _all(again)]
+        assert [row["ssn"] for row in _all(again)] == [person(row["id"])["ssn"] for row in _all(again)]
 
 
 def test_once_no_snapshot_has_a_file_from_before_a_file_without_a_hidden_column_is_refused(both: Clients, late: EncryptedTable) -> None:
@@ -219,7 +197,7 @@ def test_once_no_snapshot_has_a_file_from_before_a_file_without_a_hidden_column_
     m.shred(late, [each.snapshot_id for each in late.snapshots()[:-1]])
     m.reencrypt(_of(both, "analyst", late), out_of_line=True)
     assert since.isdisjoint(late.refresh().properties)
-    assert _all(late) == [_row(number) for number in range(10)]
+    assert _all(late) == [person(number) for number in range(10)]
     assert {row["ssn"] for row in _all(_of(both, "analyst", late))} == {None}
 
 

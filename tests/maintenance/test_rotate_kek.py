@@ -68,8 +68,7 @@ def test_only_one_metadata_file_is_written(table: Table) -> None:
 
 
 def test_a_new_kek_has_the_length_that_the_table_asks_for_now(table: Table, aws: AwsServer) -> None:
-    with table.transaction() as transaction:
-        transaction.set_properties({"encryption.data-key-length": "32"})
+    table.transaction().set_properties({"encryption.data-key-length": "32"}).commit_transaction()
 
     rotate_kek(table)
 

@@ -31,10 +31,10 @@ from tablecrypt.table.table import EncryptedTable
 from tablecrypt_catalog import EncryptedSqlCatalog
 from tests.support import write_only_kms
 from tests.support.aws import AwsServer
-from tests.support.shares import NORTH, Partner
+from tests.support.protected_tables import declare
+from tests.support.shares import LINEAGE, NORTH, Partner, in_order
 from tests.support.table_files import delete_by_file
 from tests.support.tables import (
-    BY_TEAM,
     MASTER_KEY,
     MERGE_ON_READ,
     TEAM_SCHEMA,
@@ -49,19 +49,14 @@ from tests.support.tables import (
     path_of,
     rows,
     team_rows,
+    team_table,
 )
-
-LINEAGE = ("id", "team", "note", "_row_id", "_last_updated_sequence_number")
 
 
 @pytest.fixture
 def table(catalog: EncryptedSqlCatalog) -> EncryptedTable:
     """Rows of two teams in two partitions, from two appends."""
-    return new_table(catalog, schema=TEAM_SCHEMA, appends=[team_rows(0), team_rows(100)], partitioned_by=BY_TEAM, properties=MERGE_ON_READ)
-
-
-def _in_order(scan: Any) -> pa.Table:
-    return scan.to_arrow().sort_by("id")
+    return team_table(catalog, 0, 100, properties=MERGE_ON_READ)
 
 
 def test_the_partner_reads_the_shared_rows_with_his_own_key_alone(table: EncryptedTable, partner: Partner) -> None:
@@ -207,7 +202,7 @@ def test_every_row_of_a_shared_file_matches(files: list[list[dict[str, Any]]], r
 def test_columns_added_and_renamed_and_partitions_changed_since_are_as_the_source_reads_them(
     catalog: EncryptedSqlCatalog, partner: Partner
 ) -> None:
-    table = new_table(catalog, schema=TEAM_SCHEMA, appends=[team_rows(0)], partitioned_by=BY_TEAM)
+    table = team_table(catalog, 0)
     with table.update_schema() as schema:
         schema.rename_column("note", "remark")
         schema.add_column("score", DoubleType())
@@ -218,7 +213,7 @@ def test_columns_added_and_renamed_and_partitions_changed_since_are_as_the_sourc
     result = share(table, partner.key_id, partner.location, NORTH)
 
     theirs = partner.register(result)
-    assert _in_order(theirs.scan()) == _in_order(table.scan(NORTH))
+    assert in_order(theirs.scan()) == in_order(table.scan(NORTH))
     assert theirs.schema().fields == table.schema().fields
     assert {spec_id: spec.fields for spec_id, spec in theirs.specs().items()} == {
         spec_id: spec.fields for spec_id, spec in table.specs().items()
@@ -277,10 +272,10 @@ def test_lists_maps_and_structs_are_shared_but_for_what_of_them_is_protected(
 
     theirs = partner.register(share(table, partner.key_id, partner.location))
 
-    assert _in_order(theirs.scan()) == _in_order(table.scan(selected_fields=tuple(names)))
+    assert in_order(theirs.scan()) == in_order(table.scan(selected_fields=tuple(names)))
     if protected:
         with_it = share(table, partner.key_id, f"{partner.location}-with", columns={protected: partner.column_key_id})
-        assert _in_order(partner.register(with_it, "db.with").scan()) == _in_order(table.scan())
+        assert in_order(partner.register(with_it, "db.with").scan()) == in_order(table.scan())
 
 
 # ---- protected columns
@@ -291,7 +286,7 @@ def test_a_protected_column_stays_closed_and_is_no_column_of_the_share(
 ) -> None:
     secret = aws.new_key()
     properties = {"encryption.column-keys": f"{secret}: note", "encryption.column-mask.note": "truncate(2)"}
-    table = new_table(catalog, schema=TEAM_SCHEMA, appends=[team_rows(0)], partitioned_by=BY_TEAM, properties=properties)
+    table = team_table(catalog, 0, properties=properties)
 
     result = share(table, partner.key_id, partner.location, NORTH)
 
@@ -307,9 +302,8 @@ def test_a_protected_column_stays_closed_and_is_no_column_of_the_share(
 def test_a_file_that_holds_a_protected_column_in_the_clear_is_refused(
     catalog: EncryptedSqlCatalog, partner: Partner, aws: AwsServer
 ) -> None:
-    table = new_table(catalog, schema=TEAM_SCHEMA, appends=[team_rows(0)], partitioned_by=BY_TEAM)
-    with table.transaction() as transaction:
-        transaction.set_properties({"encryption.column-keys": f"{aws.new_key()}: note"})
+    table = team_table(catalog, 0)
+    declare(table, f"{aws.new_key()}: note")
     table.append(team_rows(100))
 
     with pytest.raises(ConfigurationError, match=r"1 file of 2 .* hold a protected column in the clear.*reencrypt --out-of-line"):
@@ -332,7 +326,7 @@ def test_matching_rows_of_files_that_hold_others_are_written_once_and_keep_their
 
     theirs = partner.register(result)
     lineage = ("id", "note", "_row_id", "_last_updated_sequence_number")
-    assert _in_order(theirs.scan(selected_fields=lineage)) == _in_order(table.scan("id < 110", selected_fields=lineage))
+    assert in_order(theirs.scan(selected_fields=lineage)) == in_order(table.scan("id < 110", selected_fields=lineage))
     assert (result.files, result.rewritten, result.rows) == (1, 1, 28)
     written = {task.file.file_path for task in theirs.scan().plan_files() if task.file.file_path.startswith(partner.location)}
     assert len(written) == 1
@@ -379,9 +373,8 @@ def test_columns_are_left_out_of_files_that_are_written_again_alone(table: Encry
 def test_a_file_with_a_protected_column_in_the_clear_is_written_again_without_it(
     catalog: EncryptedSqlCatalog, partner: Partner, aws: AwsServer
 ) -> None:
-    table = new_table(catalog, schema=TEAM_SCHEMA, appends=[team_rows(0)], partitioned_by=BY_TEAM)
-    with table.transaction() as transaction:
-        transaction.set_properties({"encryption.column-keys": f"{aws.new_key()}: note"})
+    table = team_table(catalog, 0)
+    declare(table, f"{aws.new_key()}: note")
     table.append(team_rows(100))
 
     result = share(table, partner.key_id, partner.location, NORTH, rewrite=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from pyiceberg.types import LongType
 
@@ -29,12 +28,10 @@ from tablecrypt.table.table import EncryptedTable
 from tablecrypt_catalog import EncryptedSqlCatalog
 from tests.support import write_only_kms
 from tests.support.aws import AwsServer
-from tests.support.shares import NORTH, Partner
+from tests.support.shares import LINEAGE, NORTH, Partner, in_order
 from tests.support.tables import (
-    BY_TEAM,
     MASTER_KEY,
     MERGE_ON_READ,
-    TEAM_SCHEMA,
     encrypted_sql_catalog,
     encrypted_table,
     files_below,
@@ -45,10 +42,8 @@ from tests.support.tables import (
     new_table,
     path_of,
     rows,
-    team_rows,
+    team_table,
 )
-
-LINEAGE = ("id", "team", "note", "_row_id", "_last_updated_sequence_number")
 
 
 @pytest.fixture
@@ -70,11 +65,7 @@ def table(catalog: EncryptedSqlCatalog, secret: str) -> EncryptedTable:
 def protected(catalog: EncryptedSqlCatalog, secret: str, mask: str = "null") -> EncryptedTable:
     """Rows of two teams in two partitions, from two appends, whose notes are protected."""
     properties = {"encryption.column-keys": f"{secret}: note", "encryption.column-mask.note": mask, **MERGE_ON_READ}
-    return new_table(catalog, schema=TEAM_SCHEMA, appends=[team_rows(0), team_rows(100)], partitioned_by=BY_TEAM, properties=properties)
-
-
-def in_order(scan: Any) -> pa.Table:
-    return scan.to_arrow().sort_by("id")
+    return team_table(catalog, 0, 100, properties=properties)
 
 
 def with_column(table: EncryptedTable, partner: Partner, location: str | None = None, **options: Any) -> Any:
@@ -171,7 +162,7 @@ def test_one_of_two_protected_columns_is_shared_and_the_other_is_no_column_of_th
     catalog: EncryptedSqlCatalog, partner: Partner, aws: AwsServer
 ) -> None:
     properties = {"encryption.column-keys": f"{aws.new_key()}: note, id"}
-    table = new_table(catalog, schema=TEAM_SCHEMA, appends=[team_rows(0)], partitioned_by=BY_TEAM, properties=properties)
+    table = team_table(catalog, 0, properties=properties)
 
     result = with_column(table, partner)
 

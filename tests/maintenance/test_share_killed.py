@@ -14,7 +14,7 @@ from tablecrypt.table.table import EncryptedTable
 from tests.support.aws import AwsServer
 from tests.support.kill_points import MORTAL, Killed, dying_at, mortal_databases
 from tests.support.shares import NORTH, Partner
-from tests.support.tables import BY_TEAM, MERGE_ON_READ, TEAM_SCHEMA, encrypted_sql_catalog, ids, new_table, state, team_rows
+from tests.support.tables import MERGE_ON_READ, encrypted_sql_catalog, ids, state, team_table
 
 pytestmark = pytest.mark.slow
 
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.slow
 def table(tmp_path: Path, aws: AwsServer) -> Iterator[EncryptedTable]:
     # Nothing remembered, so that every run asks the KMS.
     catalog = encrypted_sql_catalog(tmp_path, aws, {**MORTAL, "encryption.kms.cache-ttl-ms": "0"})
-    table = new_table(catalog, schema=TEAM_SCHEMA, appends=[team_rows(0)], partitioned_by=BY_TEAM, properties=MERGE_ON_READ)
+    table = team_table(catalog, 0, properties=MERGE_ON_READ)
     table.delete("id = 2")
     with mortal_databases():
         yield table

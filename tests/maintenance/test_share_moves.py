@@ -30,24 +30,13 @@ from tablecrypt.table.table import EncryptedTable
 from tablecrypt_catalog import EncryptedSqlCatalog
 from tests.support.aws import AwsServer
 from tests.support.shares import NORTH, Partner, state_of
-from tests.support.tables import (
-    BY_TEAM,
-    TEAM_SCHEMA,
-    current_snapshot,
-    encrypted_sql_catalog,
-    encrypted_table,
-    ids,
-    metadata_of,
-    new_table,
-    path_of,
-    team_rows,
-)
+from tests.support.tables import current_snapshot, encrypted_sql_catalog, encrypted_table, ids, metadata_of, path_of, team_rows, team_table
 
 
 @pytest.fixture
 def table(catalog: EncryptedSqlCatalog, aws: AwsServer) -> EncryptedTable:
     properties = {"encryption.column-keys": f"{aws.new_key()}: note"}
-    return new_table(catalog, schema=TEAM_SCHEMA, appends=[team_rows(0)], partitioned_by=BY_TEAM, properties=properties)
+    return team_table(catalog, 0, properties=properties)
 
 
 @pytest.fixture
@@ -174,8 +163,7 @@ def test_a_state_with_other_protected_columns_is_to_be_registered(theirs: Encryp
 
 
 def test_what_the_partner_has_set_for_his_table_goes_on(theirs: EncryptedTable, table: EncryptedTable, partner: Partner) -> None:
-    with theirs.transaction() as transaction:
-        transaction.set_properties({"owner": "somebody", "gc.enabled": "true"})
+    theirs.transaction().set_properties({"owner": "somebody", "gc.enabled": "true"}).commit_transaction()
 
     accept_update(theirs, updated(table, partner).metadata_location)
 
@@ -215,7 +203,7 @@ def test_a_pin_of_the_partners_follows(table: EncryptedTable, partner: Partner, 
 
 
 def test_an_accepted_sealed_share_moves_under_the_partners_own_key(catalog: EncryptedSqlCatalog, partner: Partner, tmp_path: Path) -> None:
-    table = new_table(catalog, schema=TEAM_SCHEMA, appends=[team_rows(0)], partitioned_by=BY_TEAM)
+    table = team_table(catalog, 0)
     create_key_pair(tmp_path / "mine.key")
     to, properties = f"public-key:{tmp_path}/mine.key.pub", {name: str(value) for name, value in partner.catalog.properties.items()}
     first = share(table, to, partner.location, NORTH)

@@ -18,12 +18,12 @@ from tablecrypt.maintenance.sharing.sealing import PrivateKey, PublicKey, create
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt_catalog import EncryptedSqlCatalog
 from tests.support.shares import NORTH, Partner
-from tests.support.tables import BY_TEAM, MERGE_ON_READ, TEAM_SCHEMA, ids, metadata_of, new_table, path_of, team_rows
+from tests.support.tables import MERGE_ON_READ, ids, metadata_of, path_of, team_rows, team_table
 
 
 @pytest.fixture
 def table(catalog: EncryptedSqlCatalog) -> EncryptedTable:
-    table = new_table(catalog, schema=TEAM_SCHEMA, appends=[team_rows(0)], partitioned_by=BY_TEAM, properties=MERGE_ON_READ)
+    table = team_table(catalog, 0, properties=MERGE_ON_READ)
     table.delete("id = 2")
     return table
 

@@ -30,12 +30,13 @@ from tests.support.tables import (
     new_table,
     path_of,
     team_rows,
+    team_table,
 )
 
 
 @pytest.fixture
 def table(catalog: EncryptedSqlCatalog) -> EncryptedTable:
-    return new_table(catalog, schema=TEAM_SCHEMA, appends=[team_rows(0)], partitioned_by=BY_TEAM, properties=MERGE_ON_READ)
+    return team_table(catalog, 0, properties=MERGE_ON_READ)
 
 
 def named(table: EncryptedTable) -> set[str]:
@@ -98,7 +99,7 @@ COMPACTED_EVERY: Final = 50
 def test_a_year_of_updates_keeps_what_is_stored_of_a_share_bounded(catalog: EncryptedSqlCatalog, partner: Partner, aws: AwsServer) -> None:
     """Each day a few appends and an update after each; the table is compacted and expires now and then, as tables are that live so long."""
     properties = {"encryption.column-keys": f"{aws.new_key()}: note"}
-    table = new_table(catalog, schema=TEAM_SCHEMA, appends=[team_rows(0)], partitioned_by=BY_TEAM, properties=properties)
+    table = team_table(catalog, 0, properties=properties)
     share(table, partner.key_id, partner.location, NORTH, columns={"note": partner.column_key_id})
     stored: list[tuple[int, int, int]] = []
     for number in range(1, YEAR + 1):

@@ -6,9 +6,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
-from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.table.sorting import SortDirection
 from pyiceberg.transforms import IdentityTransform, TruncateTransform
 
@@ -17,7 +15,7 @@ from tablecrypt.errors import ConfigurationError
 from tablecrypt.maintenance import SortColumn, ZOrder
 from tablecrypt.table.protection.exposed_values import check_sort_columns
 from tablecrypt.table.table import EncryptedTable
-from tests.support.protected_tables import COLUMN_KEY, PEOPLE_SCHEMA, Clients, clients, protected_table
+from tests.support.protected_tables import COLUMN_KEY, Clients, clients, declare, protected_table, table_of_people
 from tests.support.tables import metadata_of
 
 SALARIES = (300, 100, 200)
@@ -34,7 +32,7 @@ def people(both: Clients) -> EncryptedTable:
     table = protected_table(both.payroll, **{"encryption.column-keys": f"{COLUMN_KEY}: salary, person.email, phones"})
     for number, salary in enumerate(SALARIES):
         row = {"id": number, "ssn": str(number), "salary": Decimal(salary), "person": {"email": "e", "age": number}, "note": "n"}
-        table.append(pa.Table.from_pylist([row], schema=schema_to_pyarrow(PEOPLE_SCHEMA, include_field_ids=False)))
+        table.append(table_of_people([row]))
     return table
 
 
@@ -56,8 +54,7 @@ def test_a_compaction_sorts_by_other_columns(people: EncryptedTable) -> None:
 
 
 def test_a_column_that_is_no_longer_protected_can_be_sorted_by(people: EncryptedTable) -> None:
-    with people.transaction() as transaction:
-        transaction.set_properties({"encryption.column-keys": ""})
+    declare(people, "")
     m.compact(people, rewrite_all=True, sort_by="salary")
     assert people.refresh().scan().to_arrow()["salary"].to_pylist() == sorted(map(Decimal, SALARIES))
 

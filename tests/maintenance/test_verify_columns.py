@@ -22,7 +22,7 @@ from tablecrypt.table.protection.policy import column_keys
 from tablecrypt.table.table import EncryptedTable
 from tests.support.hidden_column_files import ProtectedFile
 from tests.support.listeners import stopping
-from tests.support.protected_tables import EMAIL, SSN, Clients, protected_table, write_only
+from tests.support.protected_tables import EMAIL, SSN, Clients, loaded, protected_table, write_only
 from tests.support.tables import data_files, metadata_of, path_of
 
 ROWS: Final = pa.table({"id": [1, 2, 3], "ssn": ["SSN-1", "SSN-2", "SSN-3"], "note": ["a", "b", "c"]})
@@ -30,14 +30,7 @@ ROWS: Final = pa.table({"id": [1, 2, 3], "ssn": ["SSN-1", "SSN-2", "SSN-3"], "no
 
 @pytest.fixture
 def people(both: Clients) -> EncryptedTable:
-    table = protected_table(both.payroll)
-    table.append(ROWS)
-    table.append(ROWS)
-    return table
-
-
-def _of_analyst(both: Clients, table: EncryptedTable) -> EncryptedTable:
-    return cast("EncryptedTable", both.analyst.load_table(table.name()))
+    return protected_table(both.payroll, appends=[ROWS, ROWS])
 
 
 def _path(file: DataFile) -> Path:
@@ -61,7 +54,7 @@ def _flip_a_byte_of_the_hidden_column(table: EncryptedTable, file: DataFile, fie
 
 
 def test_with_the_right_hidden_columns_are_authenticated_and_without_it_they_are_counted(both: Clients, people: EncryptedTable) -> None:
-    done, seen = m.verify(people), m.verify(_of_analyst(both, people))
+    done, seen = m.verify(people), m.verify(loaded(both.analyst))
     assert done.is_good
     assert done.unchecked_columns == {}
     assert seen.is_good
@@ -76,7 +69,7 @@ def test_a_changed_byte_of_a_hidden_column_is_found_and_the_column_named(both: C
     (bad,) = m.verify(people).bad
     assert bad.location == first.file_path
     assert f"__protected__.{SSN}" in bad.problems[0].message
-    assert m.verify(_of_analyst(both, people)).is_good, "the table's key says nothing about the column's bytes"
+    assert m.verify(loaded(both.analyst)).is_good, "the table's key says nothing about the column's bytes"
 
 
 def test_key_metadata_of_another_file_is_found_though_the_footer_authenticates(people: EncryptedTable) -> None:
@@ -116,7 +109,7 @@ def test_a_shredded_column_is_counted_and_the_others_are_authenticated(people: E
 
 
 def test_a_quick_look_says_nothing_of_hidden_columns(both: Clients, people: EncryptedTable) -> None:
-    assert m.verify(_of_analyst(both, people), quick=True).unchecked_columns == {}
+    assert m.verify(loaded(both.analyst), quick=True).unchecked_columns == {}
 
 
 def test_a_file_that_is_gone_or_cut_off_is_a_finding_as_in_any_table(people: EncryptedTable) -> None:
@@ -129,7 +122,7 @@ def test_a_file_that_is_gone_or_cut_off_is_a_finding_as_in_any_table(people: Enc
 def test_whoever_continues_a_run_looks_at_hidden_columns_that_the_one_before_could_not(
     both: Clients, people: EncryptedTable, tmp_path: Path
 ) -> None:
-    state, analyst = tmp_path / "state", _of_analyst(both, people)
+    state, analyst = tmp_path / "state", loaded(both.analyst)
 
     with pytest.raises(KeyboardInterrupt):
         m.verify(analyst, resume_from=state, progress=stopping())
@@ -140,18 +133,18 @@ def test_whoever_continues_a_run_looks_at_hidden_columns_that_the_one_before_cou
 
 def test_the_verdict_counts_columns_and_files(both: Clients, people: EncryptedTable) -> None:
     assert m.verify(people).verdict == "every file is intact"
-    seen = m.verify(_of_analyst(both, people))
+    seen = m.verify(loaded(both.analyst))
     assert (seen.unchecked_files, seen.to_json()["verdict"]) == (2, "2 columns in 2 files were not authenticated; all else is intact")
-    assert m.verify(_of_analyst(both, people), quick=True).verdict == "every head, length and footer is intact"
+    assert m.verify(loaded(both.analyst), quick=True).verdict == "every head, length and footer is intact"
     path = _path(data_files(people)[0])
     path.write_bytes(path.read_bytes()[:-9])
-    assert m.verify(_of_analyst(both, people)).verdict == "1 file is bad; 2 columns in 1 file were not authenticated"
+    assert m.verify(loaded(both.analyst)).verdict == "1 file is bad; 2 columns in 1 file were not authenticated"
 
 
 def test_one_of_two_column_keks_that_does_not_open_makes_a_bad_file(both: Clients, people: EncryptedTable) -> None:
     """Somebody changed one entry; that the other opens shows that it is not the master key."""
     write_only(both).load_table("db.people").append(ROWS)
-    table = cast("EncryptedTable", both.payroll.load_table("db.people"))
+    table = loaded(both.payroll)
     metadata = metadata_of(table)
     first, last = metadata.key_ring.column_keks
     forged = last.model_copy(update={"encrypted_key_metadata": first.encrypted_key_metadata[:-8] + "AAAAAAA="})

@@ -30,26 +30,7 @@ from pyiceberg.transforms import (
     YearTransform,
 )
 from pyiceberg.typedef import Record
-from pyiceberg.types import (
-    BinaryType,
-    BooleanType,
-    DateType,
-    DecimalType,
-    DoubleType,
-    FixedType,
-    FloatType,
-    IntegerType,
-    LongType,
-    NestedField,
-    PrimitiveType,
-    StringType,
-    TimestampNanoType,
-    TimestampType,
-    TimestamptzNanoType,
-    TimestamptzType,
-    TimeType,
-    UUIDType,
-)
+from pyiceberg.types import NestedField
 
 from tablecrypt.manifests import EncryptedDataFile, EncryptedManifestFile, ManifestWriterV3
 from tests.support.manifests import SNAPSHOT_ID, data_file, decrypt_file, entry, file_of, local_io, new_key, write_manifest
@@ -63,30 +44,30 @@ MAPS_OF_COUNTS = st.none() | st.dictionaries(FIELD_IDS, COUNTS, max_size=5)
 MAPS_OF_BOUNDS = st.none() | st.dictionaries(FIELD_IDS, st.binary(max_size=40), max_size=5)
 
 # Each partition field: its source type, its transform, and the values that it may have.
-PARTITION_FIELDS: list[tuple[PrimitiveType, Transform[Any, Any], st.SearchStrategy[Any]]] = [
-    (LongType(), BucketTransform(16), st.integers(0, 15)),
-    (TimestampType(), YearTransform(), INTS),
-    (TimestamptzType(), MonthTransform(), INTS),
-    (DateType(), DayTransform(), INTS),
-    (TimestampNanoType(), HourTransform(), INTS),
-    (BooleanType(), IdentityTransform(), st.booleans()),
-    (IntegerType(), IdentityTransform(), INTS),
-    (LongType(), IdentityTransform(), LONGS),
-    (FloatType(), IdentityTransform(), st.floats(width=32)),
-    (DoubleType(), IdentityTransform(), st.floats()),
-    (DecimalType(9, 2), IdentityTransform(), st.decimals("-9999999.99", "9999999.99", places=2)),
-    (DecimalType(38, 10), TruncateTransform(7), st.decimals(Decimal(10) ** 27 * -1, Decimal(10) ** 27, places=10)),
-    (DateType(), IdentityTransform(), INTS),
-    (TimeType(), IdentityTransform(), st.integers(0, 86_400_000_000 - 1)),
-    (TimestampType(), IdentityTransform(), LONGS),
-    (TimestamptzType(), IdentityTransform(), LONGS),
-    (TimestampNanoType(), IdentityTransform(), LONGS),
-    (TimestamptzNanoType(), IdentityTransform(), LONGS),
-    (StringType(), TruncateTransform(5), TEXT),
-    (UUIDType(), IdentityTransform(), st.uuids()),
-    (FixedType(5), IdentityTransform(), st.binary(min_size=5, max_size=5)),
-    (BinaryType(), IdentityTransform(), st.binary(max_size=40)),
-    (StringType(), VoidTransform(), st.none()),
+PARTITION_FIELDS: list[tuple[str, Transform[Any, Any], st.SearchStrategy[Any]]] = [
+    ("long", BucketTransform(16), st.integers(0, 15)),
+    ("timestamp", YearTransform(), INTS),
+    ("timestamptz", MonthTransform(), INTS),
+    ("date", DayTransform(), INTS),
+    ("timestamp_ns", HourTransform(), INTS),
+    ("boolean", IdentityTransform(), st.booleans()),
+    ("int", IdentityTransform(), INTS),
+    ("long", IdentityTransform(), LONGS),
+    ("float", IdentityTransform(), st.floats(width=32)),
+    ("double", IdentityTransform(), st.floats()),
+    ("decimal(9, 2)", IdentityTransform(), st.decimals("-9999999.99", "9999999.99", places=2)),
+    ("decimal(38, 10)", TruncateTransform(7), st.decimals(Decimal(10) ** 27 * -1, Decimal(10) ** 27, places=10)),
+    ("date", IdentityTransform(), INTS),
+    ("time", IdentityTransform(), st.integers(0, 86_400_000_000 - 1)),
+    ("timestamp", IdentityTransform(), LONGS),
+    ("timestamptz", IdentityTransform(), LONGS),
+    ("timestamp_ns", IdentityTransform(), LONGS),
+    ("timestamptz_ns", IdentityTransform(), LONGS),
+    ("string", TruncateTransform(5), TEXT),
+    ("uuid", IdentityTransform(), st.uuids()),
+    ("fixed[5]", IdentityTransform(), st.binary(min_size=5, max_size=5)),
+    ("binary", IdentityTransform(), st.binary(max_size=40)),
+    ("string", VoidTransform(), st.none()),
 ]
 SCHEMA = Schema(*(NestedField(number, f"c{number}", source) for number, (source, _, _) in enumerate(PARTITION_FIELDS, start=1)))
 SPEC = PartitionSpec(
@@ -149,21 +130,21 @@ def test_entries_are_read_as_they_were_written(data: st.DataObject, content: Man
 
 def test_an_independent_avro_reader_reads_the_same_partition_values(tmp_path: Path) -> None:
     aware = datetime(2024, 2, 29, 13, 5, 7, 123456, tzinfo=UTC)
-    cases: list[tuple[PrimitiveType, Any, Any]] = [
-        (BooleanType(), True, True),
-        (IntegerType(), -5, -5),
-        (LongType(), -(2**63), -(2**63)),
-        (FloatType(), 1.5, 1.5),
-        (DoubleType(), -0.1, -0.1),
-        (DecimalType(9, 2), Decimal("-1.50"), Decimal("-1.50")),
-        (DateType(), 19782, date(2024, 2, 29)),
-        (TimeType(), 47_107_123_456, time(13, 5, 7, 123456)),
-        (TimestampType(), 1_709_211_907_123_456, aware),
-        (TimestamptzType(), 1_709_211_907_123_456, aware),
-        (StringType(), "ä", "ä"),
-        (UUIDType(), uuid.UUID(int=7), uuid.UUID(int=7).bytes),
-        (FixedType(3), b"abc", b"abc"),
-        (BinaryType(), b"", b""),
+    cases: list[tuple[str, Any, Any]] = [
+        ("boolean", True, True),
+        ("int", -5, -5),
+        ("long", -(2**63), -(2**63)),
+        ("float", 1.5, 1.5),
+        ("double", -0.1, -0.1),
+        ("decimal(9, 2)", Decimal("-1.50"), Decimal("-1.50")),
+        ("date", 19782, date(2024, 2, 29)),
+        ("time", 47_107_123_456, time(13, 5, 7, 123456)),
+        ("timestamp", 1_709_211_907_123_456, aware),
+        ("timestamptz", 1_709_211_907_123_456, aware),
+        ("string", "ä", "ä"),
+        ("uuid", uuid.UUID(int=7), uuid.UUID(int=7).bytes),
+        ("fixed[3]", b"abc", b"abc"),
+        ("binary", b"", b""),
     ]
     schema = Schema(*(NestedField(number, f"c{number}", source) for number, (source, _, _) in enumerate(cases, start=1)))
     spec = PartitionSpec(
@@ -177,7 +158,7 @@ def test_an_independent_avro_reader_reads_the_same_partition_values(tmp_path: Pa
 
 
 def test_a_partition_field_whose_source_column_was_dropped_is_null(tmp_path: Path) -> None:
-    schema = Schema(NestedField(1, "kept", IntegerType()))
+    schema = Schema(NestedField(1, "kept", "int"))
     spec = PartitionSpec(PartitionField(1, 1000, IdentityTransform(), "kept"), PartitionField(2, 1001, IdentityTransform(), "gone"))
     row = write_manifest(local_io(), tmp_path / "m.avro", [entry(partition=Record(5, None))], spec, schema)
     (read,) = row.fetch_manifest_entry(local_io())
@@ -189,7 +170,7 @@ def test_a_partition_field_whose_source_column_was_dropped_is_null(tmp_path: Pat
 
 
 def test_two_partition_fields_of_one_named_avro_type_are_read_back(tmp_path: Path) -> None:
-    schema = Schema(NestedField(1, "a", UUIDType()), NestedField(2, "b", UUIDType()), NestedField(3, "c", DecimalType(9, 2)))
+    schema = Schema(NestedField(1, "a", "uuid"), NestedField(2, "b", "uuid"), NestedField(3, "c", "decimal(9, 2)"))
     spec = PartitionSpec(*(PartitionField(number, 999 + number, IdentityTransform(), f"p{number}") for number in (1, 2, 3)))
     values = (uuid.UUID(int=1), uuid.UUID(int=2), Decimal("1.50"))
     row = write_manifest(local_io(), tmp_path / "m.avro", [entry(partition=Record(*values))], spec, schema)

@@ -29,7 +29,7 @@ from tests.support.granted_rights import grant, noted, properties
 from tests.support.plaintext import CANARY
 from tests.support.policies import POLICIES
 from tests.support.policies import ROLES as POLICY_FILES
-from tests.support.tables import metadata_of, path_of
+from tests.support.tables import metadata_of, new_table, path_of
 
 SCHEMA: Final = Schema(NestedField(1, "id", LongType()), NestedField(2, "ssn", StringType()))
 ROWS: Final = pa.table({"id": pa.array([1, 2, 3], pa.int64()), "ssn": [CANARY] * 3})
@@ -114,8 +114,7 @@ class Scene:
         """Have the table be a share of another one, and a newer state of it there."""
         catalog = self.catalog()
         catalog.drop_table("db.t")
-        source = catalog.create_table("db.source", SCHEMA, properties={"encryption.key-id": "partner"})
-        source.append(ROWS)
+        source = new_table(catalog, "db.source", SCHEMA, appends=[ROWS], properties={"encryption.key-id": "partner"})
         first = maintenance.share(source, "table", f"file://{self.folder}/share")
         catalog.register_table("db.t", first.metadata_location)
         source.append(ROWS)
@@ -199,9 +198,7 @@ def test_with_what_it_needs_alone_an_operation_does_what_it_can(name: str, unwat
 
 
 def test_the_page_has_what_the_declarations_say() -> None:
-    page = rights_page.PAGE.read_text(encoding="utf-8")
-
-    assert rights_page.in_page(page) == rights_page.tables(), "run python -m tests.support.rights_page"
+    assert rights_page.PART.read() == rights_page.tables(), "run python -m tests.support.rights_page"
 
 
 @pytest.mark.parametrize("role", POLICY_FILES)

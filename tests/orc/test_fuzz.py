@@ -96,11 +96,11 @@ def test_bits_of_every_byte_may_flip() -> None:
                 assert str(error)
 
 
-def file_with(footer: bytes, *, kind: int = 0, metadata: bytes = b"", lengths: dict[int, int] | None = None) -> bytes:
+def file_with(footer: bytes, *, kind: int = 0, lengths: dict[int, int] | None = None) -> bytes:
     """A file whose tail says what it likes."""
-    numbers = {1: len(footer), 2: kind, 3: 65536, 5: len(metadata), **(lengths or {})}
+    numbers = {1: len(footer), 2: kind, 3: 65536, 5: 0, **(lengths or {})}
     postscript = encode([*(integer_field(number, value) for number, value in numbers.items()), blob_field(8000, b"ORC")])
-    return b"ORC" + metadata + footer + postscript + bytes([len(postscript)])
+    return b"ORC" + footer + postscript + bytes([len(postscript)])
 
 
 ROOT = encode([integer_field(1, 12), packed_field(2, [1]), blob_field(3, b"a")])

@@ -77,18 +77,8 @@ def aws(folder: Path, places: Mapping[str, Any]) -> Any:
 
 
 def gcp(folder: Path, places: Mapping[str, Any]) -> Any:
-    from tablecrypt import load_kms
-    from tablecrypt.errors import KmsError
-
-    kms = load_kms(
-        {
-            "encryption.kms-type": "gcp",
-            "gcp.kms.endpoint": f"http://{NOBODY}",
-            "gcs.oauth2.token": "none",
-            "encryption.kms.retry-budget-ms": "0",
-        }
-    )
-    return refusal(kms, "projects/p/locations/eu/keyRings/r/cryptoKeys/k", KmsError)
+    kms = {"encryption.kms-type": "gcp", "gcp.kms.endpoint": f"http://{NOBODY}", "gcs.oauth2.token": "none"}
+    return unanswered(kms, "projects/p/locations/eu/keyRings/r/cryptoKeys/k")
 
 
 def azure(folder: Path, places: Mapping[str, Any]) -> Any:
@@ -106,13 +96,14 @@ def azure(folder: Path, places: Mapping[str, Any]) -> Any:
 
 
 def vault(folder: Path, places: Mapping[str, Any]) -> Any:
+    return unanswered({"encryption.kms-type": "vault", "vault.url": f"http://{NOBODY}", "vault.token": "none"}, "orders")
+
+
+def unanswered(properties: Mapping[str, str], key_id: str) -> str:
     from tablecrypt import load_kms
     from tablecrypt.errors import KmsError
 
-    kms = load_kms(
-        {"encryption.kms-type": "vault", "vault.url": f"http://{NOBODY}", "vault.token": "none", "encryption.kms.retry-budget-ms": "0"}
-    )
-    return refusal(kms, "orders", KmsError)
+    return refusal(load_kms({**properties, "encryption.kms.retry-budget-ms": "0"}), key_id, KmsError)
 
 
 def refusal(kms: Any, key_id: str, expected: type[Exception]) -> str:

@@ -12,12 +12,8 @@ from hypothesis import strategies as st
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.schema import Schema
 from pyiceberg.types import (
-    BinaryType,
-    BooleanType,
     DateType,
-    DecimalType,
     DoubleType,
-    FixedType,
     FloatType,
     IcebergType,
     IntegerType,
@@ -29,9 +25,6 @@ from pyiceberg.types import (
     StructType,
     TimestampNanoType,
     TimestampType,
-    TimestamptzNanoType,
-    TimestamptzType,
-    TimeType,
     UUIDType,
 )
 
@@ -48,10 +41,12 @@ from tests.support.hidden_column_files import ProtectedFile
 
 INNER: Final = 5
 OUTER: Final = 2
-PRIMITIVES: Final[tuple[IcebergType, ...]] = (
-    *(BooleanType(), IntegerType(), LongType(), FloatType(), DoubleType(), DateType(), TimeType(), TimestampType(), TimestamptzType()),
-    *(TimestampNanoType(), TimestamptzNanoType(), StringType(), BinaryType(), FixedType(5), UUIDType()),
-    *(DecimalType(9, 2), DecimalType(18, 0), DecimalType(19, 4), DecimalType(38, 10)),
+PRIMITIVES: Final[tuple[IcebergType, ...]] = tuple(
+    NestedField(1, "value", name).field_type
+    for name in (
+        *("boolean", "int", "long", "float", "double", "date", "time", "timestamp", "timestamptz", "timestamp_ns", "timestamptz_ns"),
+        *("string", "binary", "fixed[5]", "uuid", "decimal(9, 2)", "decimal(18, 0)", "decimal(19, 4)", "decimal(38, 10)"),
+    )
 )
 
 
@@ -83,8 +78,8 @@ def numbered(kind: IcebergType, ids: Any) -> IcebergType:
 def schema_of(kind: IcebergType, required: bool = False, in_struct: bool = True) -> Schema:
     """A table's schema with a protected column of this type, in a struct or not."""
     inner = NestedField(INNER, "secret", numbered(kind, iter(range(10, 100))), required)
-    outer = NestedField(OUTER, "person", StructType(NestedField(3, "name", StringType()), inner)) if in_struct else inner
-    return Schema(NestedField(1, "id", LongType()), outer)
+    outer = NestedField(OUTER, "person", StructType(NestedField(3, "name", "string"), inner)) if in_struct else inner
+    return Schema(NestedField(1, "id", "long"), outer)
 
 
 def value_of(kind: IcebergType) -> Any:
@@ -218,7 +213,7 @@ def test_no_single_field_of_a_footer_says_something_else_of_a_protected_column(
 
 
 def test_fields_of_a_protected_struct_do_not_change_places() -> None:
-    file = file_of(schema_of(StructType(NestedField(0, "first", StringType()), NestedField(0, "last", StringType()))))
+    file = file_of(schema_of(StructType(NestedField(0, "first", "string"), NestedField(0, "last", "string"))))
 
     def exchange(name: int, of: Callable[[tuple[list[Struct], list[Struct]]], list[Struct]]) -> bytes:
         def change(footer: Struct, _: list[list[Struct]]) -> None:
@@ -250,7 +245,7 @@ def test_structs_that_are_nested_without_end_are_no_recursion() -> None:
 
 
 def test_other_names_in_placeholder_and_hidden_column_alike_change_nothing() -> None:
-    file = file_of(schema_of(StructType(NestedField(0, "first", StringType()))))
+    file = file_of(schema_of(StructType(NestedField(0, "first", "string"))))
 
     def rename(footer: Struct, chunks: list[list[Struct]]) -> None:
         for nodes in nodes_of(footer):

@@ -17,19 +17,7 @@ from tablecrypt.errors import ConfigurationError, FormatError, TamperedFileError
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt_catalog import EncryptedSqlCatalog
 from tests.support.plaintext import CANARY
-from tests.support.tables import (
-    BY_TEAM,
-    SCHEMA,
-    TEAM_SCHEMA,
-    current_snapshot,
-    data_files,
-    data_paths,
-    flip,
-    ids,
-    new_table,
-    rows,
-    team_rows,
-)
+from tests.support.tables import SCHEMA, current_snapshot, data_files, data_paths, flip, ids, new_table, rows, team_rows, team_table
 
 
 def sorted_rows(dataset: Any) -> list[dict[str, Any]]:
@@ -37,7 +25,7 @@ def sorted_rows(dataset: Any) -> list[dict[str, Any]]:
 
 
 def test_a_dataset_has_the_rows_of_the_scan(encrypted: EncryptedSqlCatalog) -> None:
-    table = new_table(encrypted, schema=TEAM_SCHEMA, partitioned_by=BY_TEAM, appends=[team_rows(0), team_rows(20), team_rows(40)])
+    table = team_table(encrypted, 0, 20, 40)
     table.delete("id = 3")
     dataset = tcr.read_table(table)
 
@@ -83,7 +71,7 @@ def test_a_dataset_is_appended_in_one_commit(encrypted: EncryptedSqlCatalog) -> 
 
 
 def test_a_dataset_overwrites_what_the_table_has_then(encrypted: EncryptedSqlCatalog) -> None:
-    table = new_table(encrypted, schema=TEAM_SCHEMA, partitioned_by=BY_TEAM, appends=[team_rows(0)])
+    table = team_table(encrypted, 0)
     sink = tcr.datasink(table, "overwrite")
     encrypted.load_table("db.t").append(team_rows(100))
 

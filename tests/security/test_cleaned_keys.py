@@ -24,7 +24,7 @@ from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.write import write_data_files
 from tablecrypt_catalog import EncryptedSqlCatalog, encrypted
 from tests.support.edited_metadata import edited, read_metadata
-from tests.support.protected_tables import COLUMN_KEY, OTHER_COLUMN_KEY, SSN, TABLE_KEY, Clients, clients, protected_table
+from tests.support.protected_tables import COLUMN_KEY, OTHER_COLUMN_KEY, SSN, TABLE_KEY, Clients, clients, declare, loaded, protected_table
 from tests.support.restricting_server import RestrictingServer
 from tests.support.tables import metadata_of
 
@@ -88,15 +88,13 @@ def ssns(table: EncryptedTable) -> dict[int, Any]:
 
 
 def test_every_column_entry_has_a_copy_from_its_commit_on(both: Clients) -> None:
-    table = protected_table(both.payroll, **HASHED)
-    table.append(people(0))
+    table = protected_table(both.payroll, appends=[people(0)], **HASHED)
     assert len(own_entries(table)) == 6
     assert copies(table) == own_entries(table)
 
 
 def test_a_column_is_read_and_written_under_its_key_after_the_entries_are_gone(both: Clients) -> None:
-    table = protected_table(both.payroll, **HASHED)
-    table.append(people(0))
+    table = protected_table(both.payroll, appends=[people(0)], **HASHED)
     before = own_entries(table)
     cleaned = clean(table)
     assert own_entries(cleaned) == set()
@@ -107,12 +105,10 @@ def test_a_column_is_read_and_written_under_its_key_after_the_entries_are_gone(b
 
 
 def test_a_table_from_before_the_copies_gets_them_with_its_next_commit(both: Clients) -> None:
-    table = protected_table(both.payroll)
-    table.append(people(0))
+    table = protected_table(both.payroll, appends=[people(0)])
     old = without_copies(table)
     assert copies(old) == set()
-    with old.transaction() as transaction:
-        transaction.set_properties({"owner": "payroll"})
+    old.transaction().set_properties({"owner": "payroll"}).commit_transaction()
     assert copies(old) == own_entries(old) != set()
 
 
@@ -128,8 +124,7 @@ def test_a_copy_and_a_mark_are_neither_set_nor_removed_by_hand(both: Clients, na
 
 
 def test_shredding_destroys_the_copy_everywhere_and_nothing_brings_the_key_back(both: Clients) -> None:
-    table = protected_table(both.payroll)
-    table.append(people(0))
+    table = protected_table(both.payroll, appends=[people(0)])
     folder = Path(table.location().removeprefix("file://")) / "metadata"
     entries = {
         key["key-id"]: key["encrypted-key-metadata"]
@@ -151,18 +146,15 @@ def test_shredding_destroys_the_copy_everywhere_and_nothing_brings_the_key_back(
     revived = cast("EncryptedTable", edited(table, put_back))
     with pytest.raises(KeyNotFoundError, match="shredded"):
         ssns(revived)
-    with revived.transaction() as transaction:
-        transaction.set_properties({"owner": "payroll"})
+    revived.transaction().set_properties({"owner": "payroll"}).commit_transaction()
     assert gone.isdisjoint(own_entries(revived) | copies(revived))
 
 
 def test_a_key_that_a_declaration_has_made_since_a_key_was_lost_is_none_to_write_under(both: Clients) -> None:
-    table = protected_table(both.payroll, **ONE_COLUMN)
-    table.append(people(0))
+    table = protected_table(both.payroll, appends=[people(0)], **ONE_COLUMN)
     before = own_entries(table)
     lost = without_copies(clean(table))
-    with lost.transaction() as transaction:
-        transaction.set_properties({"encryption.column-mask.ssn": "truncate(2)"})
+    declare(lost, ssn="truncate(2)")
     assert metadata_of(lost).key_ring.column_keys
     for _ in range(2):
         with pytest.raises(KeyNotFoundError, match=r"column key .* of column 'ssn'.*no new key is made beside it.*rescue"):
@@ -175,8 +167,7 @@ def test_a_key_that_a_declaration_has_made_since_a_key_was_lost_is_none_to_write
 
 
 def test_a_table_that_spark_replaces_gets_no_new_key_beside_one_that_is_gone(both: Clients) -> None:
-    table = protected_table(both.payroll, **ONE_COLUMN)
-    table.append(people(0))
+    table = protected_table(both.payroll, appends=[people(0)], **ONE_COLUMN)
     lost = without_copies(clean(table))
     transaction = lost.transaction()
     stage_replacement(transaction, lost.schema(), lost.spec(), {})
@@ -192,8 +183,7 @@ def test_a_table_that_spark_replaces_gets_no_new_key_beside_one_that_is_gone(bot
 
 
 def test_no_new_key_is_made_beside_one_that_is_gone(both: Clients) -> None:
-    table = protected_table(both.payroll)
-    table.append(people(0))
+    table = protected_table(both.payroll, appends=[people(0)])
     lost = without_copies(clean(table))
     with pytest.raises(KeyNotFoundError, match="rescue"):
         lost.append(people(3))
@@ -207,8 +197,7 @@ def test_no_new_key_is_made_beside_one_that_is_gone(both: Clients) -> None:
 
 
 def test_a_column_that_was_shredded_is_written_under_a_new_key(both: Clients) -> None:
-    table = protected_table(both.payroll)
-    table.append(people(0))
+    table = protected_table(both.payroll, appends=[people(0)])
     m.shred_column(table, "ssn", delete_below=[table.location()])
     table.delete("id >= 0")
     table.append(people(3))
@@ -216,8 +205,7 @@ def test_a_column_that_was_shredded_is_written_under_a_new_key(both: Clients) ->
 
 
 def test_rescue_brings_back_the_keys_of_columns_that_both_places_have_lost(both: Clients) -> None:
-    table = protected_table(both.payroll, **HASHED)
-    table.append(people(0))
+    table = protected_table(both.payroll, appends=[people(0)], **HASHED)
     before = own_entries(table)
     table.append(people(3))
     lost = without_copies(clean(table))
@@ -232,9 +220,7 @@ def test_rescue_brings_back_the_keys_of_columns_that_both_places_have_lost(both:
 
 
 def test_rescue_by_somebody_without_the_column_key_says_what_stays_lost(both: Clients) -> None:
-    table = protected_table(both.payroll)
-    table.append(people(0))
-    table.append(people(3))
+    table = protected_table(both.payroll, appends=[people(0), people(3)])
     lost = without_copies(clean(table))
     analyst = both.analyst.load_table("db.people")
     result = m.rescue(analyst)
@@ -244,8 +230,7 @@ def test_rescue_by_somebody_without_the_column_key_says_what_stays_lost(both: Cl
 
 
 def test_rescue_brings_back_no_column_that_was_shredded(both: Clients, tmp_path: Path) -> None:
-    table = protected_table(both.payroll)
-    table.append(people(0))
+    table = protected_table(both.payroll, appends=[people(0)])
     backup = tmp_path / "backup.metadata.json"
     backup.write_bytes(Path(table.metadata_location.removeprefix("file://")).read_bytes())
     result = m.shred_column(table, "ssn", delete_below=[table.location()])
@@ -255,8 +240,7 @@ def test_rescue_brings_back_no_column_that_was_shredded(both: Clients, tmp_path:
 
 
 def test_no_new_mask_key_is_made_beside_one_that_is_gone(both: Clients) -> None:
-    table = protected_table(both.payroll, **HASHED)
-    table.append(people(0))
+    table = protected_table(both.payroll, appends=[people(0)], **HASHED)
 
     def drop_mask_keys(metadata: dict[str, Any]) -> None:
         gone = [key["key-id"] for key in metadata["encryption-keys"] if "tablecrypt.mask-key" in key.get("properties", ())]
@@ -268,11 +252,6 @@ def test_no_new_mask_key_is_made_beside_one_that_is_gone(both: Clients) -> None:
     lost = cast("EncryptedTable", edited(table, drop_mask_keys))
     with pytest.raises(KeyNotFoundError, match="rescue"):
         lost.append(people(3))
-
-
-def _declare(table: EncryptedTable, keys: str) -> None:
-    with table.transaction() as transaction:
-        transaction.set_properties({"encryption.column-keys": keys})
 
 
 def _rename(table: EncryptedTable) -> None:
@@ -310,11 +289,11 @@ OPERATIONS: Final[dict[str, Callable[[EncryptedTable], object]]] = {
     "branch": _restore,
     "shred snapshots": _shred_snapshots,
     "rename": _rename,
-    "declare": lambda table: _declare(table, f"{COLUMN_KEY}: ssn, note"),
+    "declare": lambda table: declare(table, f"{COLUMN_KEY}: ssn, note"),
     "append with more": lambda table: table.append(people(7, 1)),
-    "undeclare": lambda table: _declare(table, f"{COLUMN_KEY}: ssn"),
-    "declare again": lambda table: _declare(table, f"{COLUMN_KEY}: ssn, note"),
-    "another master key": lambda table: _declare(table, f"{COLUMN_KEY}: ssn; {OTHER_COLUMN_KEY}: note"),
+    "undeclare": lambda table: declare(table, f"{COLUMN_KEY}: ssn"),
+    "declare again": lambda table: declare(table, f"{COLUMN_KEY}: ssn, note"),
+    "another master key": lambda table: declare(table, f"{COLUMN_KEY}: ssn; {OTHER_COLUMN_KEY}: note"),
     "reencrypt under it": m.reencrypt,
     "append under it": lambda table: table.append(people(8, 1)),
 }
@@ -328,10 +307,10 @@ def test_columns_stay_readable_and_masked_when_keys_are_cleaned_after_every_oper
     for name, operation in OPERATIONS.items():
         table = clean(table)
         operation(table)
-        table = clean(cast("EncryptedTable", both.payroll.load_table("db.people")))
+        table = clean(loaded(both.payroll))
         read = table.scan(selected_fields=("id", "ssn", "note")).to_arrow().to_pylist()
         assert all(row["ssn"] == f"ssn-{row['id']}" and row["note"] == f"note-{row['id']}" for row in read), name
-        masked = ssns(cast("EncryptedTable", both.analyst.load_table("db.people")))
+        masked = ssns(loaded(both.analyst))
         assert masked.keys() == {row["id"] for row in read}, name
         assert not any(str(value).startswith("ssn-") for value in masked.values()), name
         assert {each: hashes.setdefault(each, value) for each, value in masked.items()} == masked, name
@@ -350,18 +329,16 @@ def test_a_table_is_cleaned_ten_times_in_turn(both: Clients) -> None:
 
 
 def test_a_copy_of_the_table_elsewhere_has_the_copies_of_its_own_entries(both: Clients, tmp_path: Path) -> None:
-    table = protected_table(both.payroll, **HASHED)
-    table.append(people(0))
+    table = protected_table(both.payroll, appends=[people(0)], **HASHED)
     m.relocate(clean(table), f"file://{tmp_path}/moved", register_as="db.moved", manifests_below=[table.location()])
-    moved = clean(cast("EncryptedTable", both.payroll.load_table("db.moved")))
+    moved = clean(loaded(both.payroll, "db.moved"))
     assert len(copies(moved)) == 6
     assert ssns(moved) == {each: f"ssn-{each}" for each in range(3)}
 
 
 def test_an_entry_counts_where_its_copy_says_otherwise(both: Clients) -> None:
     """A release that knows no copies changes entries alone."""
-    table = protected_table(both.payroll)
-    table.append(people(0))
+    table = protected_table(both.payroll, appends=[people(0)])
     stale = {name: value for name, value in read_metadata(table)["properties"].items() if name.startswith(ENTRY_PREFIX)}
     m.rotate_column_keks(table)
     rotated = cast("EncryptedTable", edited(table, lambda metadata: metadata["properties"].update(stale)))
@@ -376,8 +353,7 @@ def test_an_entry_counts_where_its_copy_says_otherwise(both: Clients) -> None:
     "value", ["", "null", "[]", "{}", '{"encrypted-key-metadata":"AAAA","encrypted-by-id":"orders","properties":{"KEY_TIMESTAMP":"1"}}']
 )
 def test_a_copy_that_is_none_brings_no_key(both: Clients, value: str) -> None:
-    table = protected_table(both.payroll)
-    table.append(people(0))
+    table = protected_table(both.payroll, appends=[people(0)])
     before = {key.key_id for key in metadata_of(table).key_ring.entries}
     changed = cast("EncryptedTable", edited(table, lambda metadata: metadata["properties"].update({ENTRY_PREFIX + "made up": value})))
     assert {key.key_id for key in metadata_of(changed).key_ring.entries} == before
@@ -386,8 +362,7 @@ def test_a_copy_that_is_none_brings_no_key(both: Clients, value: str) -> None:
 
 
 def test_a_copy_with_changed_bytes_opens_nothing(both: Clients) -> None:
-    table = protected_table(both.payroll)
-    table.append(people(0))
+    table = protected_table(both.payroll, appends=[people(0)])
     (mine,) = [entry for entry in metadata_of(table).key_ring.column_keys if entry.field_id == SSN]
     other = next(entry for entry in metadata_of(table).key_ring.column_keys if entry.field_id != SSN)
 
@@ -428,7 +403,7 @@ def test_a_rest_server_is_sent_copies_with_their_entries(both: Clients, cleaned:
         table = clean(table)
     with Noting(both.payroll) as server:
         client = server.client(**{name: value for name, value in both.payroll.properties.items() if "kms" in name})
-        remote = cast("EncryptedTable", client.load_table("db.people"))
+        remote = loaded(client)
         remote.append(people(3))
         added = {each["encryption-key"]["key-id"] for each in sent if each["action"] == "add-encryption-key"} & own_entries(
             cast("EncryptedTable", table.refresh())
@@ -445,12 +420,11 @@ def test_a_rest_server_is_sent_copies_with_their_entries(both: Clients, cleaned:
 
 
 def test_a_stale_writer_of_a_rest_server_brings_no_shredded_key_back(both: Clients) -> None:
-    table = protected_table(both.payroll)
-    table.append(people(0))
+    table = protected_table(both.payroll, appends=[people(0)])
     cleaned = clean(table)
     with RestrictingServer(both.payroll) as server:
         client = server.client(**{name: value for name, value in both.payroll.properties.items() if "kms" in name})
-        stale = cast("EncryptedTable", client.load_table("db.people"))
+        stale = loaded(client)
         result = m.shred_column(cleaned, "ssn", delete_below=[table.location()])
         with pytest.raises((KeyNotFoundError, ServerError, CommitFailedException, CommitStateUnknownException)):
             stale.transaction().set_properties({"owner": "payroll"}).commit_transaction()
@@ -460,8 +434,7 @@ def test_a_stale_writer_of_a_rest_server_brings_no_shredded_key_back(both: Clien
 
 
 def test_a_description_leaves_copies_and_marks_out(both: Clients) -> None:
-    table = protected_table(both.payroll)
-    table.append(people(0))
+    table = protected_table(both.payroll, appends=[people(0)])
     m.rotate_column_keks(table)
     stored, shown = read_metadata(table)["properties"], m.describe(table).properties
     assert {name for name in stored if name not in shown} == {name for name in stored if name.startswith((ENTRY_PREFIX, GONE_PREFIX))}

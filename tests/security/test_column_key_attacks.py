@@ -39,7 +39,7 @@ from tablecrypt.table.reader import ReadOptions, TaskReader
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt_catalog import EncryptedSqlCatalog
 from tests.support.hidden_column_files import ProtectedFile
-from tests.support.protected_tables import SSN, TABLE_KEY, Clients, opened_by_table_key, protected_table
+from tests.support.protected_tables import SSN, TABLE_KEY, Clients, declare, loaded, opened_by_table_key, protected_table
 from tests.support.table_files import TableFiles
 from tests.support.tables import data_files, metadata_of, metadata_path, new_table
 
@@ -48,13 +48,7 @@ ROWS = pa.table({"id": [1, 2, 3], "ssn": ["SSN-0001", "SSN-0002", "SSN-0003"], "
 
 @pytest.fixture
 def people(both: Clients) -> EncryptedTable:
-    table = protected_table(both.payroll, **{"encryption.column-keys": "pii: ssn"})
-    table.append(ROWS)
-    return table
-
-
-def of_analyst(both: Clients, table: EncryptedTable) -> EncryptedTable:
-    return cast("EncryptedTable", both.analyst.load_table(table.name()))
+    return protected_table(both.payroll, appends=[ROWS], **{"encryption.column-keys": "pii: ssn"})
 
 
 def edited(table: EncryptedTable, **changes: Any) -> EncryptedTable:
@@ -91,9 +85,9 @@ def without_columns(key: EncryptedKey) -> bool:
 
 def test_the_honest_case(both: Clients, people: EncryptedTable) -> None:
     assert ssn(people) == ["SSN-0001", "SSN-0002", "SSN-0003"]
-    assert ssn(of_analyst(both, people)) == [None, None, None]
+    assert ssn(loaded(both.analyst)) == [None, None, None]
     with pytest.raises(ColumnKeyDeniedError):
-        of_analyst(both, people).append(ROWS)
+        loaded(both.analyst).append(ROWS)
 
 
 def _dropped_entries(table: EncryptedTable) -> EncryptedTable:
@@ -150,7 +144,7 @@ EDITS: dict[str, Callable[[EncryptedTable], EncryptedTable]] = {
 def test_no_value_is_read_as_something_else_from_edited_metadata(both: Clients, people: EncryptedTable, edit: str) -> None:
     with pytest.raises((KeyNotFoundError, KeyIdChangedError, FormatError, ConfigurationError)):
         ssn(EDITS[edit](people))
-    assert set(masked_or_refused(EDITS[edit](of_analyst(both, people)))) <= {None}
+    assert set(masked_or_refused(EDITS[edit](loaded(both.analyst)))) <= {None}
 
 
 # In the others, files get new column keys under the master key that is named.
@@ -186,8 +180,7 @@ def test_a_snapshot_that_leaves_the_protection_out_is_refused_by_every_operation
 
 
 def test_protection_that_its_owner_ends_is_no_attack_and_later_lists_name_it_no_more(people: EncryptedTable) -> None:
-    with people.transaction() as transaction:
-        transaction.set_properties({"encryption.column-keys": ""})
+    declare(people, "")
     for _ in range(2):
         people.append(ROWS)
     named = [each.authenticated_header(people.io).protected_columns for each in people.metadata.snapshots]
@@ -197,7 +190,7 @@ def test_protection_that_its_owner_ends_is_no_attack_and_later_lists_name_it_no_
 
 def test_a_copy_elsewhere_says_in_its_lists_what_is_protected(both: Clients, people: EncryptedTable, tmp_path: Path) -> None:
     m.relocate(people, f"file://{tmp_path}/copy", register_as="db.moved")
-    moved = cast("EncryptedTable", both.payroll.load_table("db.moved"))
+    moved = loaded(both.payroll, "db.moved")
     with pytest.raises(KeyIdChangedError, match="was protected"):
         _dropped_both(moved).append(ROWS)
 
@@ -216,7 +209,7 @@ def test_equality_deletes_by_a_protected_column_are_not_read(both: Clients, peop
     delete = files.equality_deletes(pa.table({"ssn": ["SSN-0002"]}), [SSN])
     by_id = files.equality_deletes(pa.table({"id": pa.array([2], pa.int64())}), [1])
     (task,) = people.scan().plan_files()
-    for table in (people, of_analyst(both, people)):
+    for table in (people, loaded(both.analyst)):
         reader = TaskReader(table.metadata, table.io, table.schema(), ALWAYS_TRUE, ReadOptions(masked="mask"))
         with pytest.raises(FormatError, match="by the values of the protected column 'ssn'"):
             list(reader.batches(EncryptedFileScanTask(task.file, {delete}, data_sequence_number=1)))
@@ -247,8 +240,7 @@ def test_a_table_with_equality_deletes_by_a_protected_column_is_rolled_back_to_t
 
 
 def test_entries_of_another_table_open_nothing_here(both: Clients, people: EncryptedTable) -> None:
-    other = protected_table(both.payroll, "db.other", **{"encryption.column-keys": "pii: ssn"})
-    other.append(ROWS)
+    other = protected_table(both.payroll, "db.other", appends=[ROWS], **{"encryption.column-keys": "pii: ssn"})
     theirs = [key for key in metadata_of(other).encryption_keys if not without_columns(key)]
     own = metadata_of(people).encryption_keys
     with pytest.raises(KeyNotFoundError):
@@ -273,7 +265,7 @@ def test_a_catalog_that_removes_the_protection_is_refused_when_it_is_committed(p
 
 
 def test_a_copy_of_the_table_has_no_value_that_its_maker_could_not_read(both: Clients, people: EncryptedTable) -> None:
-    analyst = of_analyst(both, people)
+    analyst = loaded(both.analyst)
     copy = both.analyst.create_table("db.copy", people.schema(), properties={"encryption.key-id": TABLE_KEY})
     copy.append(analyst.scan().to_arrow())
     assert set(copy.scan().to_arrow()["ssn"].to_pylist()) == {None}
@@ -283,7 +275,7 @@ def test_a_shredded_column_is_gone_from_every_snapshot_and_the_rest_is_there(bot
     people.append(ROWS)
     snapshots = [snapshot.snapshot_id for snapshot in people.snapshots()]
     assert m.shred_column(people, "ssn").is_complete
-    fresh = cast("EncryptedTable", both.payroll.load_table(people.name()))
+    fresh = loaded(both.payroll)
     for snapshot_id in snapshots:
         with pytest.raises(KeyNotFoundError, match="shredded"):
             fresh.scan(snapshot_id=snapshot_id).to_arrow()
@@ -295,38 +287,36 @@ def test_a_shredded_column_is_gone_from_every_snapshot_and_the_rest_is_there(bot
 
 def test_a_rewrite_brings_files_in_line_after_protection_was_added_and_removed(both: Clients) -> None:
     table = new_table(both.payroll, "db.late", appends=[ROWS], properties={"encryption.key-id": TABLE_KEY})
-    with table.transaction() as transaction:
-        transaction.set_properties({"encryption.column-keys": "pii: ssn"})
+    declare(table, "pii: ssn")
     assert {finding.kind for finding in m.audit(table).tables[0].findings} >= {FindingKind.COLUMN_EXPOSED}
     m.compact(table, rewrite_all=True)
     m.shred(table, [table.snapshots()[0].snapshot_id])
     of_columns = {finding.kind for finding in m.audit(table).tables[0].findings if finding.kind.name.startswith("COLUMN_")}
     assert of_columns == set()
     assert sorted(map(str, ssn(table))) == ["SSN-0001", "SSN-0002", "SSN-0003"]
-    assert set(ssn(of_analyst(both, table))) == {None}
+    assert set(ssn(loaded(both.analyst, table.name()))) == {None}
     with table.transaction() as transaction:
         transaction.remove_properties("encryption.column-keys")
     m.compact(table, rewrite_all=True)
-    assert sorted(map(str, ssn(of_analyst(both, table)))) == ["SSN-0001", "SSN-0002", "SSN-0003"]
+    assert sorted(map(str, ssn(loaded(both.analyst, table.name())))) == ["SSN-0001", "SSN-0002", "SSN-0003"]
 
 
 def test_verification_needs_no_right_to_the_column(both: Clients, people: EncryptedTable) -> None:
-    for table in (people, of_analyst(both, people)):
+    for table in (people, loaded(both.analyst)):
         for quick in (True, False):
             assert not m.verify(table, quick=quick).bad
 
 
 def test_a_copy_elsewhere_reads_as_the_table_does(both: Clients, people: EncryptedTable, tmp_path: Path) -> None:
-    m.relocate(of_analyst(both, people), f"file://{tmp_path}/copy", register_as="db.moved")
-    assert ssn(cast("EncryptedTable", both.payroll.load_table("db.moved"))) == ["SSN-0001", "SSN-0002", "SSN-0003"]
-    assert ssn(cast("EncryptedTable", both.analyst.load_table("db.moved"))) == [None, None, None]
+    m.relocate(loaded(both.analyst), f"file://{tmp_path}/copy", register_as="db.moved")
+    assert ssn(loaded(both.payroll, "db.moved")) == ["SSN-0001", "SSN-0002", "SSN-0003"]
+    assert ssn(loaded(both.analyst, "db.moved")) == [None, None, None]
 
 
 @pytest.mark.parametrize("mask", ["null", "redact"])
 def test_a_file_whose_footer_holds_no_hidden_columns_any_more_is_refused_as_one_that_another_engine_wrote(both: Clients, mask: str) -> None:
     """Whoever has the table's key can write such a footer; the stored masks would be read as values."""
-    people = protected_table(both.payroll, **{"encryption.column-keys": "pii: ssn", "encryption.column-mask.ssn": mask})
-    people.append(ROWS)
+    people = protected_table(both.payroll, appends=[ROWS], **{"encryption.column-keys": "pii: ssn", "encryption.column-mask.ssn": mask})
     (file,) = data_files(people)
     path = Path(file.file_path.removeprefix("file://"))
     stored = ProtectedFile.of(path.read_bytes(), key_metadata_of(file), {})
@@ -336,7 +326,7 @@ def test_a_file_whose_footer_holds_no_hidden_columns_any_more_is_refused_as_one_
 
     path.write_bytes(stored.with_footer_as_long(footer))
 
-    for table in (people, of_analyst(both, people)):
+    for table in (people, loaded(both.analyst)):
         with pytest.raises(TamperedFileError, match="under the table's key"):
             ssn(table)
         assert FindingKind.COLUMN_EXPOSED in {each.kind for each in m.audit(table).tables[0].findings}
@@ -365,14 +355,13 @@ def test_a_column_that_an_analyst_dropped_stays_protected_where_right_holders_wr
     both: Clients, rewrite: str, mask: str
 ) -> None:
     declared = {"encryption.column-keys": "pii: ssn, person.email", "encryption.column-mask.ssn": mask}
-    table = protected_table(both.payroll, **declared, **{"write.parquet.compression-codec": "uncompressed"})
-    table.append(ROWS)
-    with of_analyst(both, table).update_schema() as change:
+    table = protected_table(both.payroll, appends=[ROWS], **declared, **{"write.parquet.compression-codec": "uncompressed"})
+    with loaded(both.analyst, table.name()).update_schema() as change:
         change.delete_column("ssn")
     for _ in range(2):
-        REWRITES[rewrite](cast("EncryptedTable", both.payroll.load_table("db.people")))
+        REWRITES[rewrite](loaded(both.payroll))
     names = [name for name in ("db.people", "db.copy") if both.analyst.table_exists(name)]
-    found = [content for name in names for content in opened_by_table_key(cast("EncryptedTable", both.analyst.load_table(name)))]
+    found = [content for name in names for content in opened_by_table_key(loaded(both.analyst, name))]
     assert found and not any(b"SSN-000" in content for content in found)
     first = table.snapshots()[0].snapshot_id
     if rewrite in {"reencrypt", "compact"}:

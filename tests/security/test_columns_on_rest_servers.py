@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import pyarrow as pa
 import pytest
@@ -17,13 +17,12 @@ from pyiceberg.exceptions import CommitStateUnknownException
 
 from tablecrypt.errors import ConfigurationError, KeyIdChangedError
 from tablecrypt.table.protection.writing import StaleWriteError
-from tablecrypt.table.table import EncryptedTable
 from tablecrypt_catalog import EncryptedRestCatalog
 from tests.security.test_names_of_protected_columns import ROWS, TAKEN
 from tests.security.test_stale_writers import CHANGES, PREVENTED, Change, check_rows, person, table_with_a_row
 from tests.support.lying_rest_server import LyingRestServer
 from tests.support.moved_names import MOVES, Step, take
-from tests.support.protected_tables import Clients, opened_by_table_key, protected_table
+from tests.support.protected_tables import Clients, loaded, opened_by_table_key, protected_table
 from tests.support.restricting_server import RestrictingServer
 from tests.support.tables import files_below, folder_of, metadata_path
 
@@ -37,15 +36,10 @@ def client(server: RestrictingServer, both: Clients, keyring: str = "payroll") -
     return server.client(**{name: value for name, value in properties.items() if "kms" in name})
 
 
-def loaded(catalog: Any) -> EncryptedTable:
-    return cast("EncryptedTable", catalog.load_table(NAME))
-
-
 @pytest.mark.parametrize("move", sorted(MOVES))
 @pytest.mark.parametrize("forgotten", [False, True], ids=["with earlier schemas", "without them"])
 def test_a_server_that_gives_a_name_to_another_column_gets_no_values_in_it(both: Clients, move: str, forgotten: bool) -> None:
-    table = protected_table(both.payroll)
-    table.append(ROWS)
+    table = protected_table(both.payroll, appends=[ROWS])
     answered = _moved(both, MOVES[move], forgotten)
     with LyingRestServer(both.payroll, lambda: answered) as server:
         victim = loaded(client(server, both))

@@ -31,8 +31,9 @@ from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.updates import AddEncryptionKeyUpdate, RemoveEncryptionKeyUpdate
 from tablecrypt_catalog import EncryptedSqlCatalog
 from tablecrypt_catalog.table_encryption import encryption_manager
+from tests.support.edited_metadata import edit_json
 from tests.support.lying_rest_server import LyingRestServer
-from tests.support.protected_tables import COLUMN_KEY, OTHER_COLUMN_KEY, SSN, TABLE_KEY, Clients, protected_table, write_only
+from tests.support.protected_tables import COLUMN_KEY, OTHER_COLUMN_KEY, SSN, TABLE_KEY, Clients, loaded, protected_table, write_only
 from tests.support.tables import metadata_of, metadata_path
 from tests.support.weakened_protection import BY_HAND, PREFIX
 
@@ -42,13 +43,7 @@ Properties = dict[str, str]
 
 @pytest.fixture
 def people(both: Clients) -> EncryptedTable:
-    table = protected_table(both.payroll, **{"encryption.column-keys": f"{COLUMN_KEY}: ssn"})
-    table.append(ROWS)
-    return table
-
-
-def loaded(catalog: EncryptedSqlCatalog, name: str = "db.people") -> EncryptedTable:
-    return cast("EncryptedTable", catalog.load_table(name))
+    return protected_table(both.payroll, appends=[ROWS], **{"encryption.column-keys": f"{COLUMN_KEY}: ssn"})
 
 
 def ssn(catalog: EncryptedSqlCatalog) -> list[str | None]:
@@ -56,8 +51,7 @@ def ssn(catalog: EncryptedSqlCatalog) -> list[str | None]:
 
 
 def declare(catalog: EncryptedSqlCatalog, name: str, value: str) -> None:
-    with loaded(catalog).transaction() as transaction:
-        transaction.set_properties({f"encryption.{name}": value})
+    loaded(catalog).transaction().set_properties({f"encryption.{name}": value}).commit_transaction()
 
 
 def commit_by_hand(catalog: EncryptedSqlCatalog, *updates: object) -> None:
@@ -67,10 +61,7 @@ def commit_by_hand(catalog: EncryptedSqlCatalog, *updates: object) -> None:
 
 def edit(both: Clients, folder: Path, change: Callable[[dict[str, Any]], object]) -> None:
     """Edit metadata.json, and have the catalog forget that it has seen the table."""
-    path = metadata_path(loaded(both.payroll))
-    metadata = json.loads(path.read_text())
-    change(metadata)
-    path.write_text(json.dumps(metadata))
+    edit_json(metadata_path(loaded(both.payroll)), change)
     with sqlite3.connect(folder / "catalog.db") as database:
         database.execute("DELETE FROM tablecrypt_pins")
 
@@ -364,8 +355,7 @@ def test_a_protection_is_declared_in_the_transaction_that_writes_rows(both: Clie
 
 
 def test_a_commit_that_is_tried_again_keeps_the_keys_of_its_declaration(both: Clients) -> None:
-    table = protected_table(both.payroll, **{"encryption.column-keys": ""})
-    table.append(ROWS)
+    table = protected_table(both.payroll, appends=[ROWS], **{"encryption.column-keys": ""})
     transaction = table.transaction()
     transaction.set_properties({"encryption.column-keys": f"{COLUMN_KEY}: ssn", "encryption.column-mask.ssn": "redact"})
     transaction.append(ROWS)

@@ -186,8 +186,7 @@ def expired(catalog: Catalog) -> None:
 
 def committed(catalog: Catalog) -> None:
     """PyIceberg deletes what left the metadata log, as write.metadata.delete-after-commit.enabled asks for."""
-    with catalog.load_table("db.t").transaction() as transaction:
-        transaction.set_properties({"write.metadata.previous-versions-max": "1"})
+    catalog.load_table("db.t").transaction().set_properties({"write.metadata.previous-versions-max": "1"}).commit_transaction()
 
 
 def reencrypted(catalog: Catalog) -> None:

@@ -220,8 +220,7 @@ def test_a_migration_that_keeps_plaintext_goes_on(table: Table, unwatched_wareho
 
 @pytest.mark.parametrize("value", ["False", "no", "OFF", "0"])
 def test_every_word_for_off_stops_deletion(table: Table, value: str) -> None:
-    with table.transaction() as transaction:
-        transaction.set_properties({"gc.enabled": value})
+    table.transaction().set_properties({"gc.enabled": value}).commit_transaction()
     with pytest.raises(ConfigurationError, match=rf"GC is disabled \(gc\.enabled='{value}'\)"):
         m.remove_orphan_files(table, LATER, dry_run=False)
 
@@ -239,11 +238,9 @@ def test_with_gc_enabled_files_go(table: Table, value: str | None) -> None:
 
 
 def test_a_stale_table_is_refused_as_the_catalog_has_it_now(catalog: EncryptedSqlCatalog, table: Table) -> None:
-    with table.transaction() as transaction:
-        transaction.set_properties({"gc.enabled": "true"})
+    table.transaction().set_properties({"gc.enabled": "true"}).commit_transaction()
     stale = catalog.load_table("db.t")
-    with table.transaction() as transaction:
-        transaction.set_properties({"gc.enabled": "false"})
+    table.transaction().set_properties({"gc.enabled": "false"}).commit_transaction()
     for operation in (DELETES["remove_orphan_files"], DELETES["shred"], ALSO_DELETE["expire_snapshots"]):
         with pytest.raises(ConfigurationError, match=REASON):
             operation(stale)

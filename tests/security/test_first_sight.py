@@ -33,7 +33,7 @@ from tablecrypt.table.table_files import TableFileIO
 from tablecrypt_catalog import EncryptedSqlCatalog
 from tests.support.aws import AwsServer
 from tests.support.command import Command
-from tests.support.edited_metadata import edited, put_as_next_version, read_metadata
+from tests.support.edited_metadata import edit_json, edited, put_as_next_version, read_metadata
 from tests.support.lying_rest_server import LyingRestServer
 from tests.support.noting_io import NOTING_IO, opened_files
 from tests.support.tables import (
@@ -88,9 +88,7 @@ def payroll(unwatched_warehouse: Path) -> Path:
 
 
 def first_seen(catalog: EncryptedSqlCatalog, table: Table, edit: Edit) -> Table:
-    metadata = read_metadata(table)
-    edit(metadata)
-    metadata_path(table).write_text(json.dumps(metadata))
+    edit_json(metadata_path(table), edit)
     forget(catalog)
     return catalog.load_table("db.t")
 
@@ -146,8 +144,7 @@ def test_a_path_that_first_seen_metadata_adds_is_not_swept_after_this_client_set
     objects = f"{table.location()}/objects"
     seen = first_seen(catalog, table, lambda metadata: metadata["properties"].update({"write.data.path": f"file://{payroll.parent}"}))
 
-    with seen.transaction() as transaction:
-        transaction.set_properties({"write.object-storage.path": objects})
+    seen.transaction().set_properties({"write.object-storage.path": objects}).commit_transaction()
 
     io = catalog.load_table("db.t").io
     assert isinstance(io, TableFileIO)
@@ -582,9 +579,7 @@ def other_kek(metadata: dict[str, Any]) -> None:
 @pytest.mark.parametrize("edit", [other_uuid, forged_number, no_keys, other_kek], ids=lambda each: each.__name__)
 def test_a_purge_that_an_edited_older_file_stops_names_the_way_around(catalog: EncryptedSqlCatalog, table: Table, edit: Edit) -> None:
     older = path_of(table.metadata.metadata_log[-1].metadata_file)
-    metadata = json.loads(older.read_text())
-    edit(metadata)
-    older.write_text(json.dumps(metadata))
+    edit_json(older, edit)
     with pytest.raises(TablecryptError, match=r"catalog\.purge_files\('db\.t', skip_unreadable=True\)"):
         catalog.purge_table("db.t")
     assert catalog.load_table("db.t").scan().count() == 39

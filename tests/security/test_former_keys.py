@@ -28,8 +28,8 @@ from tablecrypt.table.snapshots import CommitOptions
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.transaction import EncryptedTransaction
 from tablecrypt.table.write import write_data_files
-from tests.security.test_declarations import commit_by_hand, declare, edit, loaded, ssn
-from tests.support.protected_tables import COLUMN_KEY, OTHER_COLUMN_KEY, SSN, Clients, protected_table
+from tests.security.test_declarations import commit_by_hand, declare, edit, ssn
+from tests.support.protected_tables import COLUMN_KEY, OTHER_COLUMN_KEY, SSN, Clients, loaded, protected_table
 from tests.support.tables import metadata_of
 
 PREFIX = f"encryption.column.{SSN}"
@@ -48,8 +48,7 @@ def whole_rows(table: EncryptedTable, *ssns: str) -> pa.Table:
 @pytest.fixture
 def people(both: Clients) -> EncryptedTable:
     """The column was under the clerk's key, and its holders moved it to another: a row under each."""
-    table = protected_table(both.payroll, **{"encryption.column-keys": f"{OTHER_COLUMN_KEY}: ssn"})
-    table.append(rows(HONEST[0]))
+    protected_table(both.payroll, appends=[rows(HONEST[0])], **{"encryption.column-keys": f"{OTHER_COLUMN_KEY}: ssn"})
     declare(both.payroll, "column-keys", f"{COLUMN_KEY}: ssn")
     loaded(both.payroll).append(rows(HONEST[1]))
     return loaded(both.payroll)
@@ -169,8 +168,7 @@ def roll_back_and_on(both: Clients, _: Honest) -> None:
 
 
 def delete_on_read(both: Clients, honest: Honest) -> None:
-    with loaded(both.payroll).transaction() as transaction:
-        transaction.set_properties({"write.delete.mode": "merge-on-read"})
+    loaded(both.payroll).transaction().set_properties({"write.delete.mode": "merge-on-read"}).commit_transaction()
     loaded(both.payroll).delete(f"ssn = '{honest.expected.pop(0)}'")
 
 

@@ -13,7 +13,6 @@ import uuid
 from collections.abc import Callable, Sequence
 from itertools import product
 from pathlib import Path
-from typing import cast
 
 import pyarrow as pa
 import pytest
@@ -30,7 +29,7 @@ from tablecrypt.table.table import EncryptedTable
 from tablecrypt_catalog import EncryptedSqlCatalog
 from tests.support.edited_metadata import put_as_next_version
 from tests.support.moved_names import EXCHANGED, MOVES, RENAMED_AND_ADDED, TEXT, Step, added, renamed, take
-from tests.support.protected_tables import EMAIL, SSN, Clients, opened_by_table_key, protected_table
+from tests.support.protected_tables import EMAIL, SSN, Clients, declare, loaded, opened_by_table_key, protected_table
 
 ROWS = pa.table({"id": [1, 2], "ssn": ["SSN-0001", "SSN-0002"], "note": ["a", "b"]})
 TAKEN = "takes the name of the protected column"
@@ -38,13 +37,7 @@ TAKEN = "takes the name of the protected column"
 
 @pytest.fixture
 def people(both: Clients) -> EncryptedTable:
-    table = protected_table(both.payroll)
-    table.append(ROWS)
-    return table
-
-
-def loaded(catalog: EncryptedSqlCatalog) -> EncryptedTable:
-    return cast("EncryptedTable", catalog.load_table("db.people"))
+    return protected_table(both.payroll, appends=[ROWS])
 
 
 def forge(both: Clients, folder: Path, steps: Sequence[Step], *, forgotten: bool = False) -> None:
@@ -84,8 +77,7 @@ def test_commits_one_after_the_other_come_to_the_same(both: Clients, people: Enc
             step(change)
     with pytest.raises(ConfigurationError, match=TAKEN), loaded(both.analyst).update_schema() as change:
         last(change)
-    with people.refresh().transaction() as transaction:
-        transaction.set_properties({"owner": "payroll"})
+    people.refresh().transaction().set_properties({"owner": "payroll"}).commit_transaction()
 
 
 @pytest.mark.parametrize("move", sorted(MOVES))
@@ -175,8 +167,7 @@ def test_a_protected_column_is_renamed_and_renamed_back(both: Clients, people: E
 
 
 def test_two_columns_under_one_key_exchange_their_names_and_under_two_keys_they_do_not(both: Clients, people: EncryptedTable) -> None:
-    with people.transaction() as transaction:
-        transaction.set_properties({"encryption.column-keys": "pii: ssn, note; fin: salary"})
+    declare(people, "pii: ssn, note; fin: salary")
     with people.transaction() as transaction:
         take(transaction, EXCHANGED)
     people.append(ROWS)
@@ -226,8 +217,7 @@ def test_a_client_with_pins_refuses_a_former_key_that_somebody_else_brought(both
     pinned = EncryptedSqlCatalog("prod", **{**both.payroll.properties, "encryption.pins": str(tmp_path / "pins.json")})
     loaded(pinned)
     for keys in ("fin: ssn; pii: person.email", "pii: ssn, person.email"):
-        with loaded(both.payroll).transaction() as transaction:
-            transaction.set_properties({"encryption.column-keys": keys})
+        declare(loaded(both.payroll), keys)
     assert loaded(both.payroll).properties[f"encryption.column.{SSN}.former-key-id"] == "fin"
     with pytest.raises(KeyIdChangedError, match=r"column with field id 2 .*may be under 'fin' in older files now.*accept_rollback"):
         loaded(pinned)

@@ -10,17 +10,16 @@ import json
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from tablecrypt import maintenance as m
 from tablecrypt.errors import ConfigurationError, KeyIdChangedError, MetadataRollbackError, TamperedFileError
-from tablecrypt.table.table import EncryptedTable
 from tablecrypt_catalog import EncryptedSqlCatalog
 from tests.support.edited_metadata import put_as_next_version
-from tests.support.protected_tables import SALARY, SSN, Clients, protected_table
+from tests.support.protected_tables import SALARY, SSN, Clients, declare, loaded, protected_table
 from tests.support.tables import metadata_of
 
 ROWS = pa.table({"id": [1, 2], "ssn": ["SSN-0001", "SSN-0002"]})
@@ -30,15 +29,10 @@ Properties = dict[str, str]
 @pytest.fixture
 def pinned(both: Clients, tmp_path: Path) -> EncryptedSqlCatalog:
     """A client with a pin file of its own, which has seen the table."""
-    table = protected_table(both.payroll, **{"encryption.column-keys": "pii: ssn", "encryption.column-mask.ssn": "hash"})
-    table.append(ROWS)
+    protected_table(both.payroll, appends=[ROWS], **{"encryption.column-keys": "pii: ssn", "encryption.column-mask.ssn": "hash"})
     made = EncryptedSqlCatalog("prod", **{**both.payroll.properties, "encryption.pins": str(tmp_path / "pins.json")})
     made.load_table("db.people")
     return made
-
-
-def loaded(catalog: EncryptedSqlCatalog) -> EncryptedTable:
-    return cast("EncryptedTable", catalog.load_table("db.people"))
 
 
 def forge(both: Clients, folder: Path, **changes: Any) -> None:
@@ -91,8 +85,7 @@ def test_metadata_that_protects_a_column_less_is_refused_before_anything_is_read
 
 
 def test_a_change_that_somebody_trusts_is_accepted_on_purpose(both: Clients, pinned: EncryptedSqlCatalog) -> None:
-    with loaded(both.payroll).transaction() as transaction:
-        transaction.set_properties({"encryption.column-keys": ""})
+    declare(loaded(both.payroll), "")
     with pytest.raises(KeyIdChangedError, match="accept_rollback"):
         pinned.load_table("db.people")
     pinned.accept_rollback("db.people")
@@ -105,8 +98,7 @@ def test_what_this_client_changes_itself_moves_its_pins(pinned: EncryptedSqlCata
         {"encryption.column-keys": "pii: ssn, salary, note"},
         {"encryption.column-keys": "fin: ssn; pii: salary"},
     ):
-        with loaded(pinned).transaction() as transaction:
-            transaction.set_properties(changed)
+        loaded(pinned).transaction().set_properties(changed).commit_transaction()
     loaded(pinned).append(ROWS)
     (pin,) = json.loads((tmp_path / "pins.json").read_text())["pins"]
     assert pin["protected-columns"] == [
@@ -116,10 +108,8 @@ def test_what_this_client_changes_itself_moves_its_pins(pinned: EncryptedSqlCata
 
 
 def test_a_former_master_key_is_not_made_to_count_longer_for_who_cannot_tell(both: Clients, tmp_path: Path) -> None:
-    table = protected_table(both.payroll, **{"encryption.column-keys": "fin: ssn"})
-    table.append(ROWS)
-    with table.transaction() as transaction:
-        transaction.set_properties({"encryption.column-keys": "pii: ssn"})
+    table = protected_table(both.payroll, appends=[ROWS], **{"encryption.column-keys": "fin: ssn"})
+    declare(table, "pii: ssn")
     pins = {"encryption.pins": str(tmp_path / "pins.json")}
     analyst = EncryptedSqlCatalog("prod", **{**both.analyst.properties, **pins})
     honest = dict(loaded(analyst).metadata.properties)
@@ -136,14 +126,12 @@ def test_a_former_master_key_is_not_made_to_count_longer_for_who_cannot_tell(bot
 
 
 def test_a_colleague_may_protect_more_and_show_less(both: Clients, pinned: EncryptedSqlCatalog) -> None:
-    with loaded(both.payroll).transaction() as transaction:
-        transaction.set_properties({"encryption.column-keys": "pii: ssn, note", "encryption.column-mask.ssn": "null"})
+    declare(loaded(both.payroll), "pii: ssn, note", ssn="null")
     assert loaded(pinned).properties[f"encryption.column.{SSN}.mask"] == "null"
     m.reencrypt(loaded(both.payroll))
     m.shred(loaded(both.payroll), [loaded(both.payroll).snapshots()[0].snapshot_id])
     m.reencrypt(loaded(both.payroll))
     assert not [name for name in loaded(pinned).properties if name.endswith(".since")]
-    with loaded(both.payroll).transaction() as transaction:
-        transaction.set_properties({"encryption.column-mask.ssn": "hash"})
+    declare(loaded(both.payroll), ssn="hash")
     with pytest.raises(KeyIdChangedError, match="masked by hash now"):
         pinned.load_table("db.people")

@@ -20,7 +20,7 @@ from tablecrypt.table.table import EncryptedTable
 from tests.support.aws import AwsServer
 from tests.support.command import Command
 from tests.support.edited_metadata import edited
-from tests.support.tables import MASTER_KEY, encrypted_sql_catalog, folder_of, unpinned_catalog
+from tests.support.tables import MASTER_KEY, encrypted_sql_catalog, folder_of, new_table, unpinned_catalog
 
 pytestmark = pytest.mark.slow
 ROWS = pa.table({"id": [1, 2, 3]})
@@ -161,8 +161,7 @@ def test_verifying_nothing_does_not_say_that_all_is_well(catalog: Catalog) -> No
 
 
 def test_a_file_name_cannot_erase_its_finding(catalog: Catalog, unwatched_warehouse: Path) -> None:
-    table = catalog.create_table("db.shown", ROWS.schema, properties={"encryption.key-id": MASTER_KEY})
-    table.append(ROWS)
+    table = new_table(catalog, "db.shown", appends=[ROWS])
     name = "x\x1b[2K\x1b[1A\u202e.parquet"
     (folder_of(table) / "data" / name).write_bytes(b"PAR1")
 

@@ -58,6 +58,7 @@ from tests.support.tables import (
     new_table,
     path_of,
     team_rows,
+    team_table,
 )
 
 REFUSED: Final = (AuthenticationError, KeyNotFoundError, FormatError)
@@ -67,7 +68,7 @@ REFUSED: Final = (AuthenticationError, KeyNotFoundError, FormatError)
 def table(catalog: EncryptedSqlCatalog, aws: AwsServer) -> EncryptedTable:
     """Two teams in partitions, of which rows of the north were written again; the notes are protected."""
     properties = {"encryption.column-keys": f"{aws.new_key()}: note"}
-    table = new_table(catalog, schema=TEAM_SCHEMA, appends=[team_rows(0), team_rows(100)], partitioned_by=BY_TEAM, properties=properties)
+    table = team_table(catalog, 0, 100, properties=properties)
     return encrypted_table(table.refresh())
 
 
@@ -200,8 +201,7 @@ def test_a_property_that_somebody_turns_is_found_by_an_audit(shared: Shared, par
 
 def test_a_partner_who_turns_garbage_collection_on_deletes_no_file_of_the_source(table: EncryptedTable, theirs: EncryptedTable) -> None:
     before = files_below(folder_of(table))
-    with theirs.transaction() as transaction:
-        transaction.set_properties({"gc.enabled": "true"})
+    theirs.transaction().set_properties({"gc.enabled": "true"}).commit_transaction()
     with pytest.raises(DeletionRefusedError):
         theirs.io.delete(next(iter(theirs.scan().plan_files())).file.file_path)
     theirs.catalog.purge_table("db.share")

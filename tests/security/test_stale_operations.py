@@ -10,7 +10,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final, cast
+from typing import Final
 
 import pyarrow as pa
 import pytest
@@ -21,7 +21,7 @@ from tablecrypt import maintenance as m
 from tablecrypt.errors import ColumnKeyDeniedError, TablecryptError
 from tablecrypt.table.table import EncryptedTable
 from tests.support.interrupted_catalog import InterruptedCatalog, at_commits
-from tests.support.protected_tables import Clients, clients, opened_by_table_key, protected_table
+from tests.support.protected_tables import Clients, clients, loaded, opened_by_table_key, protected_table
 from tests.support.protection_changes import columns, mask, shred
 from tests.support.restricting_server import RestrictingServer
 
@@ -74,12 +74,8 @@ def _people(both: Clients) -> EncryptedTable:
     return table
 
 
-def _loaded(both: Clients, name: str = NAME) -> EncryptedTable:
-    return cast("EncryptedTable", both.payroll.load_table(name))
-
-
 def _values(both: Clients, name: str = NAME) -> dict[int, str]:
-    rows = _loaded(both, name).scan(selected_fields=("id", "ssn"), masked="error").to_arrow().to_pylist()
+    rows = loaded(both.payroll, name).scan(selected_fields=("id", "ssn"), masked="error").to_arrow().to_pylist()
     return {row["id"]: row["ssn"] for row in rows if row["id"] < 10}
 
 
@@ -88,7 +84,7 @@ def _findings(table: EncryptedTable) -> set[str]:
 
 
 def _check(both: Clients, change: str, allowed: set[str]) -> None:
-    table = _loaded(both)
+    table = loaded(both.payroll)
     names = {".".join(name) for name in both.payroll.list_tables("db")}
     if change == SHREDDED:
         assert sorted(table.scan(selected_fields=("id",)).to_arrow()["id"].to_pylist())[:2] == [1, 2]
@@ -97,7 +93,7 @@ def _check(both: Clients, change: str, allowed: set[str]) -> None:
     else:
         assert all(_values(both, name) == SSNS for name in names)
     for name in names:
-        seen = b"".join(opened_by_table_key(cast("EncryptedTable", both.analyst.load_table(name))))
+        seen = b"".join(opened_by_table_key(loaded(both.analyst, name)))
         assert not [ssn for ssn in SSNS.values() if ssn.encode() in seen]
     assert _findings(table) <= allowed
 
@@ -114,8 +110,8 @@ def _operate(both: Clients, table: EncryptedTable, operation: str, change: str) 
     def meanwhile() -> None:
         if not allowed:
             allowed.append(set())
-            CHANGES[change](_loaded(both))
-            allowed[0] |= _findings(_loaded(both))
+            CHANGES[change](loaded(both.payroll))
+            allowed[0] |= _findings(loaded(both.payroll))
 
     with at_commits(before=meanwhile):
         try:
@@ -138,5 +134,5 @@ def test_so_it_is_on_a_rest_server(both: Clients, operation: str) -> None:
     _people(both)
     with RestrictingServer(both.payroll) as server:
         own = {name: both.payroll.properties[name] for name in ("encryption.kms-type", "kms.memory.name")}
-        table = cast("EncryptedTable", server.client(**own).load_table(NAME))
+        table = loaded(server.client(**own))
         _check(both, "another key", _operate(both, table, operation, "another key"))

@@ -30,7 +30,7 @@ from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.transaction import EncryptedTransaction
 from tablecrypt_catalog import EncryptedRestCatalog, EncryptedSqlCatalog
 from tests.support.memory_metastore import MemoryHiveCatalog
-from tests.support.protected_tables import Clients, clients, opened_by_table_key, protected_table
+from tests.support.protected_tables import Clients, clients, loaded, opened_by_table_key, protected_table
 from tests.support.protection_changes import columns, mask, rename, rotate_and_rewrap, shred
 from tests.support.restricting_server import RestrictingServer
 
@@ -80,9 +80,7 @@ each_write = pytest.mark.parametrize("write", WRITES)
 
 
 def table_with_a_row(both: Clients) -> EncryptedTable:
-    table = protected_table(both.payroll, **{"encryption.column-mask.ssn": "truncate(3)"})
-    table.append(person(1, KEPT, "n"))
-    return table
+    return protected_table(both.payroll, appends=[person(1, KEPT, "n")], **{"encryption.column-mask.ssn": "truncate(3)"})
 
 
 @pytest.fixture(params=["sql", "rest", "hive"])
@@ -117,10 +115,6 @@ def catalog(kind: str, both: Clients, people: EncryptedTable) -> Iterator[Catalo
 def rest_client(server: RestrictingServer, both: Clients) -> EncryptedRestCatalog:
     own = ("encryption.kms-type", "kms.memory.name")
     return server.client(**{name: both.payroll.properties[name] for name in own})
-
-
-def loaded(catalog: Catalog) -> EncryptedTable:
-    return cast("EncryptedTable", catalog.load_table(NAME))
 
 
 def check_rows(both: Clients, change: Change, is_written: bool) -> None:

@@ -13,7 +13,7 @@ import fsspec
 
 from tests.services.programs import npm_package, problem_without
 from tests.services.stores import ObjectStore
-from tests.support.server_process import ServerProcess, free_port, listens
+from tests.support.server_process import RunningServer, ServerProcess, free_port, listens
 
 VERSION: Final = "3.37.0"
 _ACCOUNT: Final = "devstoreaccount1"
@@ -25,7 +25,7 @@ def azurite_problem() -> str | None:
     return problem_without("Azurite", "node", "npm")
 
 
-class Azurite:
+class Azurite(RunningServer):
     """One running server, whose data is gone when it ends."""
 
     def __init__(self, folder: Path) -> None:
@@ -59,7 +59,3 @@ class Azurite:
         name = f"c{secrets.token_hex(6)}"
         self._files.mkdir(name)
         return ObjectStore(f"abfs://{name}", file_io, self._arrow if file_io == "arrow" else self._fsspec, self._files)
-
-    def stop(self) -> None:
-        """End the process."""
-        self._server.stop()

@@ -12,7 +12,7 @@ import fsspec
 
 from tests.services.programs import go_program, problem_without
 from tests.services.stores import ObjectStore
-from tests.support.server_process import ServerProcess, free_port, listens
+from tests.support.server_process import RunningServer, ServerProcess, free_port, listens
 
 VERSION: Final = "v1.56.1"
 _NEVER: Final = "4102444800000"
@@ -24,7 +24,7 @@ def fake_gcs_problem() -> str | None:
     return problem_without("fake-gcs-server", "go")
 
 
-class FakeGcs:
+class FakeGcs(RunningServer):
     """One running server, which asks for no credentials."""
 
     def __init__(self, folder: Path) -> None:
@@ -52,7 +52,3 @@ class FakeGcs:
         self._files.mkdir(name)
         token = {"gcs.oauth2.token": "anon"} if file_io == "fsspec" else {"gcs.oauth2.token": "any", "gcs.oauth2.token-expires-at": _NEVER}
         return ObjectStore(f"gs://{name}", file_io, {"gcs.service.host": self._endpoint, **token}, self._files)
-
-    def stop(self) -> None:
-        """End the process."""
-        self._server.stop()

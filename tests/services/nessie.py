@@ -12,7 +12,7 @@ from tests.support.aws import REGION
 from tests.support.java_version import java_home
 from tests.support.kept_folders import kept_folder
 from tests.support.rest_server import answers
-from tests.support.server_process import ServerProcess, free_port
+from tests.support.server_process import RunningServer, ServerProcess, free_port
 
 VERSION: Final = "0.99.0"
 REQUIRED_JAVA: Final = 21
@@ -26,7 +26,7 @@ def nessie_problem() -> str | None:
     return problem_without("Nessie", "mvn")
 
 
-class Nessie:
+class Nessie(RunningServer):
     """One running server, whose branches and tables are in memory and whose files are in a bucket.
 
     Attributes:
@@ -59,10 +59,6 @@ class Nessie:
         java = [str(home / "bin" / "java"), "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx1g"]
         command = [*java, *(f"-D{name}={value}" for name, value in settings.items()), "-jar", str(_jar())]
         self._server = ServerProcess("Nessie", command, folder / "nessie.log", partial(answers, self.address))
-
-    def stop(self) -> None:
-        """End the process."""
-        self._server.stop()
 
 
 def _jar() -> Path:

@@ -11,7 +11,7 @@ import hvac
 
 from tests.services.programs import problem_without
 from tests.support.kept_folders import kept_folder
-from tests.support.server_process import ServerProcess, free_port, listens
+from tests.support.server_process import RunningServer, ServerProcess, free_port, listens
 
 VERSION: Final = "1.21.0"
 KEYS: Final = ("orders", "people", "pii", "others")
@@ -23,7 +23,7 @@ def vault_problem() -> str | None:
     return problem_without("Vault", "go")
 
 
-class Vault:
+class Vault(RunningServer):
     """One running server, with a transit engine at transit/ that has KEYS. `client` may do everything in it."""
 
     def __init__(self, folder: Path) -> None:
@@ -49,10 +49,6 @@ class Vault:
         self.client.sys.create_or_update_policy(name, policy)
         token: str = self.client.auth.token.create(policies=[name], no_default_policy=True)["auth"]["client_token"]
         return token
-
-    def stop(self) -> None:
-        """End the process."""
-        self._server.stop()
 
 
 def _program() -> Path:

@@ -14,7 +14,7 @@ import fsspec
 from tests.services.programs import go_program, problem_without
 from tests.services.stores import ObjectStore
 from tests.support.aws import REGION
-from tests.support.server_process import ServerProcess, free_port, listens
+from tests.support.server_process import RunningServer, ServerProcess, free_port, listens
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
@@ -27,7 +27,7 @@ def versitygw_problem() -> str | None:
     return problem_without("versitygw", "go")
 
 
-class Versitygw:
+class Versitygw(RunningServer):
     """One running server. `s3` is its client that is no part of PyIceberg."""
 
     def __init__(self, folder: Path) -> None:
@@ -65,7 +65,3 @@ class Versitygw:
         name = f"b{secrets.token_hex(6)}"
         self.s3.create_bucket(Bucket=name)
         return ObjectStore(f"s3://{name}", file_io, self._properties, self._files)
-
-    def stop(self) -> None:
-        """End the process."""
-        self._server.stop()

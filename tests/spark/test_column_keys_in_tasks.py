@@ -6,11 +6,9 @@ The adversary changes what a task reads or reports; the careless administrator g
 from __future__ import annotations
 
 import pickle
-from typing import Any, Final, cast
+from typing import Any, Final
 
-import pyarrow as pa
 import pytest
-from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.table import ALWAYS_TRUE
 
 from tablecrypt import maintenance
@@ -24,27 +22,19 @@ from tablecrypt.table.protection.policy import column_keys
 from tablecrypt.table.protection.writing import StaleWriteError
 from tablecrypt.table.reader import ReadOptions, TaskReader
 from tablecrypt.table.table import EncryptedTable
-from tablecrypt_catalog import EncryptedSqlCatalog
 from tests.support.bound_schemas import OF_TEXT
-from tests.support.protected_tables import EMAIL, PEOPLE_SCHEMA, SSN, Clients, commit_column_keys, protected_table
+from tests.support.protected_tables import EMAIL, SSN, Clients, commit_column_keys, declare, loaded, protected_table, table_of_people
 from tests.support.tables import metadata_of
 
 PREFIX: Final = b"aad prefix of a file"
-ROWS: Final = pa.Table.from_pylist(
-    [{"id": 1, "ssn": "SSN-1", "person": {"email": "a@example.org", "age": 3}}, {"id": 2, "ssn": "SSN-2", "person": None}],
-    schema=schema_to_pyarrow(PEOPLE_SCHEMA, include_field_ids=False),
+ROWS: Final = table_of_people(
+    [{"id": 1, "ssn": "SSN-1", "person": {"email": "a@example.org", "age": 3}}, {"id": 2, "ssn": "SSN-2", "person": None}]
 )
 
 
 @pytest.fixture
 def people(both: Clients) -> EncryptedTable:
-    table = protected_table(both.payroll)
-    table.append(ROWS)
-    return table
-
-
-def as_seen_by(catalog: EncryptedSqlCatalog) -> EncryptedTable:
-    return cast("EncryptedTable", catalog.load_table("db.people"))
+    return protected_table(both.payroll, appends=[ROWS])
 
 
 def task_io(table: EncryptedTable, columns: JobColumns | None) -> JobFileIO:
@@ -70,7 +60,7 @@ def keys_of_task(table: EncryptedTable, columns: JobColumns | None) -> ColumnKey
 
 @pytest.mark.parametrize("brought", [True, False])
 def test_a_task_reads_what_the_driver_may_read(both: Clients, people: EncryptedTable, brought: bool) -> None:
-    table = as_seen_by(both.payroll)
+    table = loaded(both.payroll)
     readable = readable_columns(table, table.schema(), set(), "mask")
     columns = columns_of(table, readable, None if brought else dict(both.payroll.properties))
 
@@ -79,7 +69,7 @@ def test_a_task_reads_what_the_driver_may_read(both: Clients, people: EncryptedT
 
 
 def test_an_executor_that_may_do_more_than_the_driver_shows_no_more(both: Clients, people: EncryptedTable) -> None:
-    table = as_seen_by(both.analyst)
+    table = loaded(both.analyst)
     readable = readable_columns(table, table.schema(), set(), "mask")
     columns = columns_of(table, readable, dict(both.payroll.properties))
 
@@ -95,7 +85,7 @@ def test_an_executor_that_may_do_more_than_the_driver_shows_no_more(both: Client
 
 
 def test_an_executor_that_may_do_less_than_the_driver_fails_and_masks_nothing(both: Clients, people: EncryptedTable) -> None:
-    columns = columns_of(as_seen_by(both.payroll), None, dict(both.analyst.properties))
+    columns = columns_of(loaded(both.payroll), None, dict(both.analyst.properties))
 
     with pytest.raises(KmsAccessDeniedError, match="this executor may not use 'pii'") as refused:
         read(people, columns)
@@ -106,12 +96,11 @@ def test_an_executor_that_may_do_less_than_the_driver_fails_and_masks_nothing(bo
 
 def test_a_driver_refuses_a_filter_on_what_it_may_not_read(both: Clients, people: EncryptedTable) -> None:
     with pytest.raises(ColumnKeyDeniedError):
-        readable_columns(as_seen_by(both.analyst), as_seen_by(both.analyst).schema(), {SSN}, "mask")
+        readable_columns(loaded(both.analyst), loaded(both.analyst).schema(), {SSN}, "mask")
 
 
 def test_only_columns_of_the_job_can_be_opened_with_what_it_brings(both: Clients) -> None:
-    table = protected_table(both.payroll, **{"encryption.column-keys": "pii: ssn; fin: salary"})
-    table.append(ROWS)
+    table = protected_table(both.payroll, appends=[ROWS], **{"encryption.column-keys": "pii: ssn; fin: salary"})
     columns = columns_of(table, frozenset({SSN}), None)
 
     assert columns is not None
@@ -143,7 +132,7 @@ def test_a_task_writes_under_committed_column_keys_alone(both: Clients, brought:
 
     ensure_column_keys(table)
     made = keys_of_task(table, columns_of(table, None, properties)).generate([SSN, EMAIL], PREFIX)
-    fresh = as_seen_by(both.payroll)
+    fresh = loaded(both.payroll)
     keys = column_keys(metadata_of(fresh), fresh.io)
     assert {each: keys.unwrap(each, key.key_metadata(OF_TEXT), PREFIX, OF_TEXT, 1) for each, key in made.items()} == {
         each: key.secret for each, key in made.items()
@@ -154,8 +143,7 @@ def test_a_task_writes_under_committed_column_keys_alone(both: Clients, brought:
 def test_a_task_hashes_with_the_tables_key_and_makes_none(both: Clients, brought: bool) -> None:
     table = protected_table(both.payroll)
     ensure_column_keys(table)
-    with table.transaction() as transaction:
-        transaction.set_properties({"encryption.column-mask.ssn": "hash"})
+    declare(table, ssn="hash")
     properties = None if brought else dict(both.payroll.properties)
     task = keys_of_task(table, columns_of(table, None, properties))
     with pytest.raises(KeyNotFoundError, match="no key of its hash mask"):
@@ -171,25 +159,25 @@ def test_a_task_hashes_with_the_tables_key_and_makes_none(both: Clients, brought
 
 def test_column_keys_are_committed_once(both: Clients) -> None:
     table = protected_table(both.payroll)
-    loaded_before = as_seen_by(both.payroll)
+    loaded_before = loaded(both.payroll)
     ensure_column_keys(table)
     once = table.metadata_location
 
-    ensure_column_keys(as_seen_by(both.payroll))
+    ensure_column_keys(loaded(both.payroll))
     ensure_column_keys(loaded_before)
     assert loaded_before.metadata_location == once
-    assert as_seen_by(both.payroll).metadata_location == once
+    assert loaded(both.payroll).metadata_location == once
     assert len(metadata_of(table).key_ring.column_keys) == 2
     assert len(metadata_of(table).key_ring.column_keks) == 1
 
 
 def test_who_may_not_read_a_column_commits_no_key_of_it(both: Clients) -> None:
     maintenance.shred_column(protected_table(both.payroll), "ssn")
-    table = as_seen_by(both.analyst)
+    table = loaded(both.analyst)
 
     with pytest.raises(ColumnKeyDeniedError):
         ensure_column_keys(table)
-    assert SSN not in {key.field_id for key in metadata_of(as_seen_by(both.payroll)).key_ring.column_keys}
+    assert SSN not in {key.field_id for key in metadata_of(loaded(both.payroll)).key_ring.column_keys}
 
 
 def test_column_key_metadata_of_another_file_or_column_opens_in_no_task(people: EncryptedTable) -> None:
@@ -208,18 +196,17 @@ def test_column_key_metadata_of_another_file_or_column_opens_in_no_task(people: 
 
 
 def test_what_tasks_wrote_is_refused_where_protection_changed_meanwhile(both: Clients, people: EncryptedTable) -> None:
-    planned = as_seen_by(both.payroll).metadata
-    check_unchanged("db.people", planned, as_seen_by(both.payroll).metadata)
+    planned = loaded(both.payroll).metadata
+    check_unchanged("db.people", planned, loaded(both.payroll).metadata)
 
-    with as_seen_by(both.payroll).transaction() as transaction:
-        transaction.set_properties({"encryption.column-keys": "pii: ssn, person.email; fin: salary"})
+    declare(loaded(both.payroll), "pii: ssn, person.email; fin: salary")
     with pytest.raises(StaleWriteError, match="column 'salary' was declared protected"):
-        check_unchanged("db.people", planned, as_seen_by(both.payroll).metadata)
+        check_unchanged("db.people", planned, loaded(both.payroll).metadata)
 
-    planned = as_seen_by(both.payroll).metadata
-    maintenance.shred_column(as_seen_by(both.payroll), "ssn", delete_below=[people.location()])
+    planned = loaded(both.payroll).metadata
+    maintenance.shred_column(loaded(both.payroll), "ssn", delete_below=[people.location()])
     with pytest.raises(StaleWriteError, match="was destroyed since the rows were written"):
-        check_unchanged("db.people", planned, as_seen_by(both.payroll).metadata)
+        check_unchanged("db.people", planned, loaded(both.payroll).metadata)
 
 
 def test_spark_s_own_reader_is_not_for_protected_columns_or_what_contains_them(people: EncryptedTable) -> None:

@@ -22,21 +22,7 @@ from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.transforms import BucketTransform, IdentityTransform
-from pyiceberg.types import (
-    DateType,
-    DecimalType,
-    DoubleType,
-    FloatType,
-    IntegerType,
-    ListType,
-    LongType,
-    NestedField,
-    StringType,
-    StructType,
-    TimestampType,
-    TimestamptzType,
-    UUIDType,
-)
+from pyiceberg.types import DecimalType, ListType, LongType, NestedField, StringType, StructType
 
 import tablecrypt.spark as tcs
 from tablecrypt.errors import ConfigurationError
@@ -48,6 +34,7 @@ from tests.support.aws import AwsServer
 from tests.support.compare import assert_same_rows
 from tests.support.key_search import file_keys, found
 from tests.support.plaintext import CANARY
+from tests.support.tables import new_table
 from tests.support.vectors import GOLDEN, JAVA, VectorTable, load
 
 if TYPE_CHECKING:
@@ -61,16 +48,16 @@ FOLDER_AS_S3: Final = Path(__file__).parents[1] / "support" / "java_src" / "Fold
 ON_PYTHON_PATH: Final = {"avro_data", "equality_deletes"}
 VECTORS: Final = [*load(GOLDEN).values(), *load(JAVA).values()]
 VALUES: Final = Schema(
-    NestedField(1, "id", LongType(), required=True),
-    NestedField(2, "note", StringType()),
-    NestedField(3, "price", DecimalType(9, 2)),
-    NestedField(4, "ratio", DoubleType()),
-    NestedField(5, "small", FloatType()),
-    NestedField(6, "day", DateType()),
-    NestedField(7, "local", TimestampType()),
-    NestedField(8, "instant", TimestamptzType()),
-    NestedField(9, "number", IntegerType()),
-    NestedField(10, "inner", StructType(NestedField(11, "x", IntegerType()), NestedField(12, "y.z", StringType()))),
+    NestedField(1, "id", "long", required=True),
+    NestedField(2, "note", "string"),
+    NestedField(3, "price", "decimal(9, 2)"),
+    NestedField(4, "ratio", "double"),
+    NestedField(5, "small", "float"),
+    NestedField(6, "day", "date"),
+    NestedField(7, "local", "timestamp"),
+    NestedField(8, "instant", "timestamptz"),
+    NestedField(9, "number", "int"),
+    NestedField(10, "inner", StructType(NestedField(11, "x", "int"), NestedField(12, "y.z", "string"))),
     NestedField(13, "tags", ListType(14, StringType(), element_required=False)),
 )
 
@@ -171,9 +158,7 @@ def vectors(aws: AwsServer, tmp_path_factory: pytest.TempPathFactory, vectors_in
 def valued(aws: AwsServer, tmp_path_factory: pytest.TempPathFactory) -> Lake:
     """A catalog with the table `values`: two files, the second with a deletion vector."""
     lake = lake_in(tmp_path_factory.mktemp("values"), aws)
-    table = lake.catalog.create_table("db.values", VALUES, properties=KEY)
-    table.append(values(0, 60))
-    table.append(values(60, 60))
+    table = new_table(lake.catalog, "db.values", VALUES, appends=[values(0, 60), values(60, 60)], properties=KEY)
     table.delete("id in (61, 62, 119)")
     return lake
 
@@ -244,7 +229,7 @@ def test_a_filter_of_hundreds_of_predicates_keeps_the_same_rows(spark: SparkSess
 
 def test_text_and_names_mean_themselves_in_a_filter(spark: SparkSession, lake: Lake) -> None:
     name = "a`b.${spark.app.name}"
-    table = lake.catalog.create_table("db.texts", Schema(NestedField(1, name, StringType())), properties=KEY)
+    table = lake.catalog.create_table("db.texts", Schema(NestedField(1, name, "string")), properties=KEY)
     texts = ["", "'", '"', "\\", "\\n", "\n", "%", "${spark.app.name}", "`", "ü\0", "--", "x'00'"]
     table.append(pa.table({name: texts}))
     session = spark.newSession()
@@ -273,7 +258,7 @@ def test_what_is_done_to_the_dataframe_reaches_the_files(spark: SparkSession, va
 
 
 def test_deleted_rows_stay_deleted_in_large_files_of_many_row_groups(spark: SparkSession, lake: Lake) -> None:
-    schema = Schema(NestedField(1, "id", LongType()), NestedField(2, "note", StringType()))
+    schema = Schema(NestedField(1, "id", "long"), NestedField(2, "note", "string"))
     table = lake.catalog.create_table("db.large", schema, properties={**KEY, "write.parquet.row-group-limit": "1000"})
     table.append(pa.table({"id": pa.array(range(10_000), pa.int64()), "note": [CANARY] * 10_000}))
     table.delete("id >= 2500 and id < 7500")
@@ -304,7 +289,7 @@ def test_text_and_decimals_in_dictionaries_long_and_short_are_read_right_with_nu
 ) -> None:
     fields = [("few", StringType()), ("many", StringType()), *((f"d{digits}", DecimalType(digits, 2)) for digits in (9, 15, 30))]
     named = [NestedField(number, name, kind) for number, (name, kind) in enumerate(fields, 2)]
-    schema = Schema(NestedField(1, "id", LongType()), *named)
+    schema = Schema(NestedField(1, "id", "long"), *named)
     table = lake.catalog.create_table("db.repeated", schema, properties={**KEY, "write.parquet.row-group-limit": "7000"})
     ids = range(20_000)
     few = [None if i % 5 == 0 else f"{i // 7000} {i % 3}" for i in ids]
@@ -330,7 +315,7 @@ def test_text_and_decimals_in_dictionaries_long_and_short_are_read_right_with_nu
 
 
 def test_what_is_worked_out_of_decimals_in_dictionaries_leaves_them_as_they_are(spark: SparkSession, lake: Lake) -> None:
-    table = lake.catalog.create_table("db.tax", Schema(NestedField(1, "tax", DecimalType(15, 2))), properties=KEY)
+    table = lake.catalog.create_table("db.tax", Schema(NestedField(1, "tax", "decimal(15, 2)")), properties=KEY)
     table.append(pa.table({"tax": pa.array([Decimal(i % 9) / 100 for i in range(6000)], pa.decimal128(15, 2))}))
     worked_out = [
         "tax",
@@ -349,7 +334,7 @@ def test_what_is_worked_out_of_decimals_in_dictionaries_leaves_them_as_they_are(
 
 
 def test_partitions_of_any_name_are_read(spark: SparkSession, lake: Lake) -> None:
-    schema = Schema(NestedField(1, "id", LongType()), NestedField(2, "region", StringType()), NestedField(3, "note", StringType()))
+    schema = Schema(NestedField(1, "id", "long"), NestedField(2, "region", "string"), NestedField(3, "note", "string"))
     spec = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "region"), PartitionField(1, 1001, BucketTransform(2), "id_bucket"))
     table = lake.catalog.create_table("db.parts", schema, partition_spec=spec, properties=KEY)
     regions = ["a/b c=d", "ü%20+", "[x]*{y,z}?", "", None, "_hidden", ".dot", "a:b#c"]
@@ -361,11 +346,11 @@ def test_partitions_of_any_name_are_read(spark: SparkSession, lake: Lake) -> Non
 
 
 def test_columns_that_were_added_renamed_swapped_and_widened_are_read_right(spark: SparkSession, lake: Lake) -> None:
-    inner = StructType(NestedField(5, "x", IntegerType()), NestedField(6, "y", IntegerType()))
+    inner = StructType(NestedField(5, "x", "int"), NestedField(6, "y", "int"))
     schema = Schema(
-        NestedField(1, "number", IntegerType()),
-        NestedField(2, "b", LongType()),
-        NestedField(3, "c", LongType()),
+        NestedField(1, "number", "int"),
+        NestedField(2, "b", "long"),
+        NestedField(3, "c", "long"),
         NestedField(4, "s", inner),
     )
     table = lake.catalog.create_table("db.evolved", schema, properties=KEY)
@@ -399,7 +384,7 @@ def test_columns_that_were_added_renamed_swapped_and_widened_are_read_right(spar
 
 
 def test_a_negative_filter_on_a_column_that_files_may_lack_is_left_to_the_python_path(spark: SparkSession, lake: Lake) -> None:
-    table = lake.catalog.create_table("db.grown", Schema(NestedField(1, "id", LongType())), properties=KEY)
+    table = lake.catalog.create_table("db.grown", Schema(NestedField(1, "id", "long")), properties=KEY)
     table.append(pa.table({"id": pa.array([1, 2], pa.int64())}))
     with table.update_schema() as change:
         change.add_column("note", StringType())
@@ -427,7 +412,7 @@ def test_what_is_not_supported_is_refused_with_the_reason(
 
 
 def test_columns_that_python_translates_are_left_to_it(spark: SparkSession, lake: Lake) -> None:
-    schema = Schema(NestedField(1, "id", LongType()), NestedField(2, "ref", UUIDType()), NestedField(3, "ID", LongType()))
+    schema = Schema(NestedField(1, "id", "long"), NestedField(2, "ref", "uuid"), NestedField(3, "ID", "long"))
     table = lake.catalog.create_table("db.refs", schema, properties=KEY)
     table.append(pa.table({"id": pa.array([1], pa.int64()), "ref": pa.array([bytes(16)], pa.uuid()), "ID": pa.array([2], pa.int64())}))
 
@@ -443,7 +428,7 @@ def test_columns_that_python_translates_are_left_to_it(spark: SparkSession, lake
 def test_files_that_hadoop_does_not_find_are_left_to_the_python_path(spark: SparkSession, aws: AwsServer, tmp_path: Path) -> None:
     lake = lake_in(tmp_path, aws, **aws.s3_properties)
     location = f"s3://{aws.bucket('jvm-unknown')}/db/orders"
-    table = lake.catalog.create_table("db.orders", Schema(NestedField(1, "id", LongType())), location=location, properties=KEY)
+    table = lake.catalog.create_table("db.orders", Schema(NestedField(1, "id", "long")), location=location, properties=KEY)
     table.append(pa.table({"id": pa.array([1], pa.int64())}))
 
     with pytest.raises(ConfigurationError, match="Hadoop, with its own configuration and credentials, does not find it"):
@@ -482,9 +467,7 @@ def test_a_damaged_or_missing_file_fails_the_job_even_where_the_session_ignores_
     spark: SparkSession, aws: AwsServer, unwatched_warehouse: Path, damage: str
 ) -> None:
     lake = lake_in(unwatched_warehouse, aws)
-    table = lake.catalog.create_table("db.values", VALUES, properties=KEY)
-    table.append(values(0, 30))
-    table.append(values(30, 30))
+    new_table(lake.catalog, "db.values", VALUES, appends=[values(0, 30), values(30, 30)], properties=KEY)
     rows = read(_ignoring(spark), lake, "db.values", path="jvm")
     [path, *_] = sorted(unwatched_warehouse.rglob("*.parquet"))
     content = bytearray(path.read_bytes())
@@ -504,8 +487,7 @@ def test_a_plaintext_file_in_the_place_of_an_encrypted_one_is_refused(
     import pyarrow.parquet as pq
 
     lake = lake_in(unwatched_warehouse, aws)
-    table = lake.catalog.create_table("db.values", VALUES, properties=KEY)
-    table.append(values(0, 30))
+    table = new_table(lake.catalog, "db.values", VALUES, appends=[values(0, 30)], properties=KEY)
     rows = read(spark, lake, "db.values", path="jvm")
     [path] = unwatched_warehouse.rglob("*.parquet")
     pq.write_table(table.scan().to_arrow(), path)
@@ -522,7 +504,7 @@ def test_a_file_that_says_it_is_of_another_algorithm_is_refused(
     """Uncompressed pages of required columns, which AES_GCM_CTR_V1 would turn into other rows without an error."""
     lake = lake_in(unwatched_warehouse, aws)
     uncompressed = {**KEY, "write.parquet.compression-codec": "uncompressed"}
-    schema = Schema(NestedField(1, "id", LongType(), required=True))
+    schema = Schema(NestedField(1, "id", "long", required=True))
     table = lake.catalog.create_table("db.required", schema, properties=uncompressed)
     table.append(pa.table({"id": range(1000)}, schema=schema.as_arrow()))
     session = spark.newSession()
@@ -546,7 +528,7 @@ def test_no_value_of_a_plaintext_byte_changes_rows_of_the_jvm_path(spark: SparkS
     from pyspark.errors import PySparkException
 
     lake = lake_in(unwatched_warehouse, aws)
-    schema = Schema(NestedField(1, "id", LongType(), required=True))
+    schema = Schema(NestedField(1, "id", "long", required=True))
     table = lake.catalog.create_table("db.swept", schema, properties={**KEY, "write.parquet.compression-codec": "uncompressed"})
     table.append(pa.table({"id": range(10)}, schema=schema.as_arrow()))
     rows = read(spark, lake, "db.swept", path="jvm")

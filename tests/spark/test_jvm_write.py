@@ -30,9 +30,6 @@ from pyiceberg.types import (
     BooleanType,
     DateType,
     DecimalType,
-    DoubleType,
-    FixedType,
-    FloatType,
     IcebergType,
     IntegerType,
     ListType,
@@ -43,7 +40,6 @@ from pyiceberg.types import (
     StructType,
     TimestampType,
     TimestamptzType,
-    UUIDType,
 )
 
 import tablecrypt.spark as tcs
@@ -65,23 +61,23 @@ KEY: Final = {"encryption.key-id": "alias/orders"}
 
 
 def inner(first_id: int) -> StructType:
-    return StructType(NestedField(first_id, "x", IntegerType()), NestedField(first_id + 1, "y.z", StringType()))
+    return StructType(NestedField(first_id, "x", "int"), NestedField(first_id + 1, "y.z", "string"))
 
 
 VALUES: Final = Schema(
-    NestedField(1, "id", LongType(), required=True),
-    NestedField(2, "note", StringType()),
-    NestedField(3, "price", DecimalType(9, 2)),
-    NestedField(4, "long price", DecimalType(18, 4)),
-    NestedField(5, "wide", DecimalType(38, 10)),
-    NestedField(6, "ratio", DoubleType()),
-    NestedField(7, "small", FloatType()),
-    NestedField(8, "day", DateType()),
-    NestedField(9, "local", TimestampType()),
-    NestedField(10, "instant", TimestamptzType()),
-    NestedField(11, "number", IntegerType()),
-    NestedField(12, "flag", BooleanType()),
-    NestedField(13, "raw", BinaryType()),
+    NestedField(1, "id", "long", required=True),
+    NestedField(2, "note", "string"),
+    NestedField(3, "price", "decimal(9, 2)"),
+    NestedField(4, "long price", "decimal(18, 4)"),
+    NestedField(5, "wide", "decimal(38, 10)"),
+    NestedField(6, "ratio", "double"),
+    NestedField(7, "small", "float"),
+    NestedField(8, "day", "date"),
+    NestedField(9, "local", "timestamp"),
+    NestedField(10, "instant", "timestamptz"),
+    NestedField(11, "number", "int"),
+    NestedField(12, "flag", "boolean"),
+    NestedField(13, "raw", "binary"),
     NestedField(14, "inner", inner(31)),
     NestedField(15, "tags", ListType(16, StringType(), element_required=False)),
     NestedField(17, "props", MapType(18, StringType(), 19, inner(33), value_required=False)),
@@ -201,7 +197,7 @@ def told_of(chunk: Any) -> str:
 
 @pytest.mark.parametrize("nested", [False, True], ids=["flat", "nested"])
 def test_row_groups_end_by_their_bytes_and_by_their_rows(spark: SparkSession, lake: Lake, nested: bool) -> None:
-    fields = [NestedField(1, "id", LongType()), NestedField(2, "text", StringType())]
+    fields = [NestedField(1, "id", "long"), NestedField(2, "text", "string")]
     schema = Schema(*fields, *([NestedField(3, "tags", ListType(4, LongType(), element_required=True))] if nested else []))
     rows = spark.range(0, 20000, 1, 1).selectExpr("id", "sha2(cast(id as string), 512) as text", *(["array(id) as tags"] if nested else []))
     by_bytes = create(lake, "db.bytes", schema, None, **{"write.parquet.row-group-size-bytes": "262144"})
@@ -227,7 +223,7 @@ def counts_of_groups(table: Table) -> list[int]:
 
 
 def test_every_mode_replaces_the_rows_that_it_names(spark: SparkSession, lake: Lake) -> None:
-    schema = Schema(NestedField(1, "id", LongType(), required=True), NestedField(2, "region", StringType()))
+    schema = Schema(NestedField(1, "id", "long", required=True), NestedField(2, "region", "string"))
     spec = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "region"))
     table = create(lake, "db.modes", schema, spec)
 
@@ -287,7 +283,7 @@ def test_the_sessions_own_settings_do_not_reach_the_files(spark: SparkSession, l
 
 @pytest.mark.parametrize("fails", [False, True], ids=["written", "failed"])
 def test_a_write_leaves_nothing_in_the_session_and_takes_nothing_from_it(spark: SparkSession, lake: Lake, fails: bool) -> None:
-    schema = Schema(NestedField(1, "a.b", LongType()), NestedField(2, "Name", StringType()), NestedField(3, "`c`", IntegerType()))
+    schema = Schema(NestedField(1, "a.b", "long"), NestedField(2, "Name", "string"), NestedField(3, "`c`", "int"))
     spec = PartitionSpec(PartitionField(1, 1000, BucketTransform(2), "bucket"), PartitionField(2, 1001, IdentityTransform(), "name"))
     table = create(lake, "db.rows", schema, spec)
     session = spark.newSession()
@@ -328,7 +324,7 @@ def test_a_session_with_artifacts_of_its_own_is_supported_too(spark: SparkSessio
     session = spark.newSession()
     session.addArtifacts(str(note), file=True)
     spec = PartitionSpec(PartitionField(1, 1000, BucketTransform(2), "bucket"))
-    table = create(lake, "db.rows", Schema(NestedField(1, "id", LongType())), spec)
+    table = create(lake, "db.rows", Schema(NestedField(1, "id", "long")), spec)
 
     write(session.range(10), lake, "db.rows")
 
@@ -336,7 +332,7 @@ def test_a_session_with_artifacts_of_its_own_is_supported_too(spark: SparkSessio
 
 
 def test_micro_batches_are_written_once_each(spark: SparkSession, lake: Lake, tmp_path: Path) -> None:
-    table = create(lake, "db.stream", Schema(NestedField(1, "id", LongType())))
+    table = create(lake, "db.stream", Schema(NestedField(1, "id", "long")))
     spark.range(0, 5, 1, 1).write.parquet(f"{tmp_path}/in")
     writer = tcs.stream_writer(lake.identifier("db.stream"), path="jvm", query_id="the query", catalog_properties=lake.properties)
     stream = spark.readStream.schema("id bigint").parquet(f"{tmp_path}/in")
@@ -376,7 +372,7 @@ TRANSFORMS: Final[list[tuple[str, Transform[Any, Any]]]] = [
 
 def test_partition_values_are_those_of_the_rows(spark: SparkSession, lake: Lake) -> None:
     fields = [NestedField(number, name, kind) for number, (name, (kind, _)) in enumerate(SOURCES.items(), 2)]
-    schema = Schema(NestedField(1, "id", LongType()), *fields)
+    schema = Schema(NestedField(1, "id", "long"), *fields)
     columns = ["id", *(f"cast({text} as {spark_name(kind)}) as {name}" for name, (kind, text) in SOURCES.items())]
     rows = spark.range(0, 24, 1, 1).selectExpr(*columns)
     values = {row["id"]: row for row in rows.toArrow().to_pylist()}
@@ -449,7 +445,7 @@ def spark_name(iceberg: IcebergType) -> str:
 
 
 def test_each_table_partition_gets_one_file_of_a_task_however_the_rows_come(spark: SparkSession, lake: Lake) -> None:
-    schema = Schema(NestedField(1, "id", LongType()), NestedField(2, "s", StructType(NestedField(3, "region", StringType()))))
+    schema = Schema(NestedField(1, "id", "long"), NestedField(2, "s", StructType(NestedField(3, "region", "string"))))
     spec = PartitionSpec(PartitionField(3, 1000, IdentityTransform(), "region"), PartitionField(1, 1001, VoidTransform(), "gone"))
     rows = spark.range(0, 90, 1, 3).selectExpr("id", "named_struct('region', concat('r', cast(id % 4 as string))) as s")
     table = create(lake, "db.scattered", schema, spec)
@@ -463,29 +459,29 @@ def test_each_table_partition_gets_one_file_of_a_task_however_the_rows_come(spar
 
 
 def test_columns_are_matched_by_name_widened_and_filled_with_nulls_at_every_level(spark: SparkSession, lake: Lake) -> None:
-    wide = StructType(NestedField(11, "x", LongType()), NestedField(12, "y", StringType()), NestedField(13, "later", DoubleType()))
+    wide = StructType(NestedField(11, "x", "long"), NestedField(12, "y", "string"), NestedField(13, "later", "double"))
     schema = Schema(
-        NestedField(1, "id", LongType()),
-        NestedField(2, "ratio", DoubleType()),
-        NestedField(3, "price", DecimalType(12, 2)),
+        NestedField(1, "id", "long"),
+        NestedField(2, "ratio", "double"),
+        NestedField(3, "price", "decimal(12, 2)"),
         NestedField(4, "absent", MapType(5, StringType(), 6, DateType())),
         NestedField(10, "s", wide),
         NestedField(
             20,
             "list",
-            ListType(21, StructType(NestedField(22, "x", LongType()), NestedField(23, "y", StringType())), element_required=False),
+            ListType(21, StructType(NestedField(22, "x", "long"), NestedField(23, "y", "string")), element_required=False),
         ),
         NestedField(
             30,
             "map",
             MapType(
                 31,
-                StructType(NestedField(33, "k", LongType())),
+                StructType(NestedField(33, "k", "long")),
                 32,
-                StructType(NestedField(34, "a", LongType()), NestedField(35, "b", LongType())),
+                StructType(NestedField(34, "a", "long"), NestedField(35, "b", "long")),
             ),
         ),
-        NestedField(40, "nothing", DateType()),
+        NestedField(40, "nothing", "date"),
     )
     columns = (
         "map(named_struct('k', 1Y), named_struct('b', 2S)) as map",
@@ -519,11 +515,11 @@ def test_columns_are_matched_by_name_widened_and_filled_with_nulls_at_every_leve
 def test_a_null_where_a_value_is_required_fails_the_write_and_leaves_nothing(
     spark: SparkSession, lake: Lake, column: str, path: str
 ) -> None:
-    one = StructType(NestedField(11, "x", IntegerType(), required=True))
+    one = StructType(NestedField(11, "x", "int", required=True))
     schema = Schema(
-        NestedField(1, "id", LongType(), required=True),
+        NestedField(1, "id", "long", required=True),
         NestedField(2, "s", one),
-        NestedField(3, "list", ListType(4, StructType(NestedField(12, "x", IntegerType(), required=True)), element_required=True)),
+        NestedField(3, "list", ListType(4, StructType(NestedField(12, "x", "int", required=True)), element_required=True)),
         NestedField(5, "map", MapType(6, StringType(), 7, IntegerType(), value_required=True)),
     )
     table = create(lake, "db.strict", schema)
@@ -537,7 +533,7 @@ def test_a_null_where_a_value_is_required_fails_the_write_and_leaves_nothing(
 
 
 def test_table_properties_shape_the_files(spark: SparkSession, lake: Lake) -> None:
-    schema = Schema(NestedField(1, "id", LongType()), NestedField(2, "note", StringType()))
+    schema = Schema(NestedField(1, "id", "long"), NestedField(2, "note", "string"))
     shape = {
         "write.parquet.compression-codec": "gzip",
         "write.parquet.compression-level": "9",
@@ -568,16 +564,16 @@ def test_table_properties_shape_the_files(spark: SparkSession, lake: Lake) -> No
 @pytest.mark.parametrize(
     ("fields", "columns", "properties", "told"),
     [
-        ([NestedField(2, "ref", UUIDType())], (), {}, "ref: uuid is translated by Python"),
-        ([NestedField(2, "code", FixedType(4))], (), {}, r"code: fixed\[4\] is translated by Python"),
-        ([NestedField(2, "ID", LongType())], (), {}, "names of columns differ in case alone"),
+        ([NestedField(2, "ref", "uuid")], (), {}, "ref: uuid is translated by Python"),
+        ([NestedField(2, "code", "fixed[4]")], (), {}, r"code: fixed\[4\] is translated by Python"),
+        ([NestedField(2, "ID", "long")], (), {}, "names of columns differ in case alone"),
         ([], (), {"write.parquet.compression-codec": "brotli"}, "Parquet's Java writer does not have the codec brotli"),
     ],
 )
 def test_what_is_not_supported_is_refused_with_the_reason_and_written_on_the_python_path(
     spark: SparkSession, lake: Lake, fields: list[NestedField], columns: tuple[str, ...], properties: dict[str, str], told: str
 ) -> None:
-    table = create(lake, "db.odd", Schema(NestedField(1, "id", LongType()), *fields), None, **{"format-version": "3", **properties})
+    table = create(lake, "db.odd", Schema(NestedField(1, "id", "long"), *fields), None, **{"format-version": "3", **properties})
     rows = spark.range(0, 3, 1, 1).selectExpr("id", *columns)
 
     with pytest.raises(ConfigurationError, match=told):
@@ -589,7 +585,7 @@ def test_what_is_not_supported_is_refused_with_the_reason_and_written_on_the_pyt
 
 
 def test_a_column_with_a_write_default_that_rows_lack_is_left_to_the_python_path(spark: SparkSession, lake: Lake) -> None:
-    table = create(lake, "db.defaults", Schema(NestedField(1, "id", LongType())))
+    table = create(lake, "db.defaults", Schema(NestedField(1, "id", "long")))
     with table.update_schema() as change:
         change.add_column("kind", StringType(), default_value="x")
 
@@ -601,7 +597,7 @@ def test_a_column_with_a_write_default_that_rows_lack_is_left_to_the_python_path
 
 
 def test_a_path_that_does_not_fit_the_mode_is_refused(spark: SparkSession, lake: Lake) -> None:
-    create(lake, "db.modes", Schema(NestedField(1, "id", LongType(), required=True)))
+    create(lake, "db.modes", Schema(NestedField(1, "id", "long", required=True)))
 
     with pytest.raises(ConfigurationError, match="use jvm or python"):
         write(spark.range(3), lake, "db.modes", path="java")
@@ -611,7 +607,7 @@ def test_a_path_that_does_not_fit_the_mode_is_refused(spark: SparkSession, lake:
 
 def test_a_compression_level_that_the_codec_lacks_is_refused(spark: SparkSession, lake: Lake) -> None:
     level = {"write.parquet.compression-codec": "gzip", "write.parquet.compression-level": "11"}
-    create(lake, "db.pressed", Schema(NestedField(1, "id", LongType())), None, **level)
+    create(lake, "db.pressed", Schema(NestedField(1, "id", "long")), None, **level)
 
     with pytest.raises(ConfigurationError, match="does not have the codec gzip of level 11"):
         write(spark.range(3), lake, "db.pressed")
@@ -619,7 +615,7 @@ def test_a_compression_level_that_the_codec_lacks_is_refused(spark: SparkSession
 
 def test_floating_point_partitions_are_left_to_the_python_path(spark: SparkSession, lake: Lake) -> None:
     spec = PartitionSpec(PartitionField(1, 1000, IdentityTransform(), "ratio"))
-    create(lake, "db.floats", Schema(NestedField(1, "ratio", DoubleType())), spec)
+    create(lake, "db.floats", Schema(NestedField(1, "ratio", "double")), spec)
 
     with pytest.raises(ConfigurationError, match="the partition field ratio is identity of double"):
         write(spark.sql("select 0.5d as ratio"), lake, "db.floats")
@@ -631,7 +627,7 @@ def test_a_store_that_hadoop_does_not_reach_is_left_to_the_python_path(spark: Sp
 
     catalog = load_catalog("sparktest", **properties)
     location = f"s3://{aws.bucket('jvm-write-unknown')}/db/orders"
-    table = catalog.create_table("db.remote", Schema(NestedField(1, "id", LongType())), location=location, properties=KEY)
+    table = catalog.create_table("db.remote", Schema(NestedField(1, "id", "long")), location=location, properties=KEY)
     remote = Lake(catalog, properties, lake.warehouse)
 
     with pytest.raises(ConfigurationError, match="Hadoop, with its own configuration and credentials, does not find it"):

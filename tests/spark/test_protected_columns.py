@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pytest
@@ -23,7 +23,7 @@ from tests.spark.conftest import CATALOG, Lake
 from tests.support.aws import AwsServer
 from tests.support.driver_only_kms import for_this_process
 from tests.support.plaintext import CANARY
-from tests.support.protected_tables import write_as_java_does
+from tests.support.protected_tables import declare, loaded, write_as_java_does
 from tests.support.tables import metadata_of
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class Programs:
     @property
     def table(self) -> EncryptedTable:
         """The table as it is now, for who may use every key."""
-        return cast("EncryptedTable", self.lake.catalog.load_table(NAME))
+        return loaded(self.lake.catalog)
 
     def rows(self) -> dict[int, str]:
         """What the table holds, by id."""
@@ -209,8 +209,7 @@ def test_executors_without_the_column_s_key_fail_the_job_and_leave_nothing(spark
 
 def test_executors_encrypt_files_again_and_verify_them(spark: SparkSession, programs: Programs) -> None:
     runner, expected = tcs.SparkRunner(spark), dict(enumerate(SSNS, 1))
-    with programs.table.transaction() as transaction:
-        transaction.set_properties({"encryption.column-mask.ssn": "hash"})
+    declare(programs.table, ssn="hash")
     programs.table.append(ROWS.slice(0, 2))
     write_as_java_does(programs.table, ROWS.slice(2))
     done = maintenance.reencrypt(programs.table, runner=runner)

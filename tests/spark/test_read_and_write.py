@@ -13,32 +13,13 @@ from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import BucketTransform, IdentityTransform
-from pyiceberg.types import (
-    BinaryType,
-    BooleanType,
-    DateType,
-    DecimalType,
-    DoubleType,
-    FixedType,
-    FloatType,
-    IntegerType,
-    ListType,
-    LongType,
-    MapType,
-    NestedField,
-    StringType,
-    StructType,
-    TimestampType,
-    TimestamptzType,
-    TimeType,
-    UUIDType,
-)
+from pyiceberg.types import DoubleType, ListType, LongType, MapType, NestedField, StringType, StructType, UUIDType
 
 import tablecrypt.spark as tcs
 from tablecrypt.errors import ConfigurationError
 from tests.spark.conftest import Lake
 from tests.support.plaintext import CANARY
-from tests.support.tables import current_snapshot, data_files, summary_of
+from tests.support.tables import current_snapshot, data_files, new_table, summary_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -47,30 +28,30 @@ pytestmark = [pytest.mark.java, pytest.mark.slow]
 KEY = {"encryption.key-id": "alias/orders"}
 
 ORDERS = Schema(
-    NestedField(1, "id", LongType(), required=True),
-    NestedField(2, "region", StringType()),
-    NestedField(3, "note", StringType()),
+    NestedField(1, "id", "long", required=True),
+    NestedField(2, "region", "string"),
+    NestedField(3, "note", "string"),
 )
 INNER = StructType(
-    NestedField(30, "name", StringType()),
-    NestedField(31, "when", TimestamptzType()),
-    NestedField(32, "ref", UUIDType()),
+    NestedField(30, "name", "string"),
+    NestedField(31, "when", "timestamptz"),
+    NestedField(32, "ref", "uuid"),
 )
 ALL_TYPES = Schema(
-    NestedField(1, "flag", BooleanType()),
-    NestedField(2, "small", IntegerType()),
-    NestedField(3, "big", LongType(), required=True),
-    NestedField(4, "single", FloatType()),
-    NestedField(5, "double", DoubleType()),
-    NestedField(6, "price", DecimalType(9, 2)),
-    NestedField(7, "huge", DecimalType(38, 10)),
-    NestedField(8, "day", DateType()),
-    NestedField(9, "local", TimestampType()),
-    NestedField(10, "instant", TimestamptzType()),
-    NestedField(11, "text", StringType()),
-    NestedField(12, "ref", UUIDType()),
-    NestedField(13, "code", FixedType(3)),
-    NestedField(14, "raw", BinaryType()),
+    NestedField(1, "flag", "boolean"),
+    NestedField(2, "small", "int"),
+    NestedField(3, "big", "long", required=True),
+    NestedField(4, "single", "float"),
+    NestedField(5, "double", "double"),
+    NestedField(6, "price", "decimal(9, 2)"),
+    NestedField(7, "huge", "decimal(38, 10)"),
+    NestedField(8, "day", "date"),
+    NestedField(9, "local", "timestamp"),
+    NestedField(10, "instant", "timestamptz"),
+    NestedField(11, "text", "string"),
+    NestedField(12, "ref", "uuid"),
+    NestedField(13, "code", "fixed[3]"),
+    NestedField(14, "raw", "binary"),
     NestedField(15, "tags", ListType(40, StringType(), element_required=False)),
     NestedField(16, "counts", MapType(41, StringType(), 42, LongType(), value_required=False)),
     NestedField(17, "inner", INNER),
@@ -122,8 +103,7 @@ def ids(rows: DataFrame | pa.Table) -> list[int]:
 
 
 def test_every_type_comes_back_as_spark_has_it(spark: SparkSession, lake: Lake) -> None:
-    table = lake.catalog.create_table("db.types", ALL_TYPES, properties=KEY)
-    table.append(_stored([ROW, NULLS]))
+    new_table(lake.catalog, "db.types", ALL_TYPES, appends=[_stored([ROW, NULLS])])
 
     rows = read(spark, lake, "db.types")
 
@@ -139,8 +119,7 @@ def test_every_type_comes_back_as_spark_has_it(spark: SparkSession, lake: Lake) 
 
 
 def test_every_type_that_spark_writes_is_what_pyiceberg_reads(spark: SparkSession, lake: Lake) -> None:
-    source = lake.catalog.create_table("db.source", ALL_TYPES, properties=KEY)
-    source.append(_stored([ROW, NULLS]))
+    source = new_table(lake.catalog, "db.source", ALL_TYPES, appends=[_stored([ROW, NULLS])])
     target = lake.catalog.create_table("db.target", ALL_TYPES, properties=KEY)
 
     write(read(spark, lake, "db.source"), lake, "db.target")
@@ -149,7 +128,7 @@ def test_every_type_that_spark_writes_is_what_pyiceberg_reads(spark: SparkSessio
 
 
 def test_instants_do_not_depend_on_the_session_time_zone(spark: SparkSession, lake: Lake) -> None:
-    schema = Schema(NestedField(1, "instant", TimestamptzType()), NestedField(2, "local", TimestampType()))
+    schema = Schema(NestedField(1, "instant", "timestamptz"), NestedField(2, "local", "timestamp"))
     table = lake.catalog.create_table("db.times", schema, properties=KEY)
 
     write(spark.sql("SELECT timestamp'2024-01-01T00:00:00Z' AS instant, timestamp_ntz'2024-01-01T00:00:00' AS local"), lake, "db.times")
@@ -235,7 +214,7 @@ def test_deleted_rows_do_not_come_back(spark: SparkSession, lake: Lake) -> None:
 
 
 def test_columns_that_were_added_renamed_widened_and_moved_are_read_right(spark: SparkSession, lake: Lake) -> None:
-    schema = Schema(NestedField(1, "a", IntegerType()), NestedField(2, "b", StringType()), NestedField(3, "c", StringType()))
+    schema = Schema(NestedField(1, "a", "int"), NestedField(2, "b", "string"), NestedField(3, "c", "string"))
     table = lake.catalog.create_table("db.evolved", schema, properties=KEY)
     write(spark.sql(f"SELECT 1 AS a, '{CANARY}' AS b, 'old c' AS c"), lake, "db.evolved")
     with table.refresh().update_schema() as change:
@@ -314,7 +293,7 @@ def test_a_schema_that_does_not_fit_is_refused_before_anything_is_written(spark:
 
 
 def test_a_timestamp_is_not_turned_into_another_kind_in_silence(spark: SparkSession, lake: Lake) -> None:
-    schema = Schema(NestedField(1, "at", TimestampType()))
+    schema = Schema(NestedField(1, "at", "timestamp"))
     lake.catalog.create_table("db.times", schema, properties=KEY)
 
     with pytest.raises(ConfigurationError, match="cast it to timestamp_ntz yourself"):
@@ -344,9 +323,8 @@ def test_a_value_that_its_column_cannot_hold_fails_the_job_and_leaves_no_file(
 
 
 def test_a_type_that_spark_lacks_is_refused_unless_left_out(spark: SparkSession, lake: Lake) -> None:
-    schema = Schema(NestedField(1, "id", LongType()), NestedField(2, "at", TimeType()))
-    table = lake.catalog.create_table("db.clock", schema, properties=KEY)
-    table.append(pa.table({"id": [1], "at": pa.array([dt.time(12)], pa.time64("us"))}))
+    schema = Schema(NestedField(1, "id", "long"), NestedField(2, "at", "time"))
+    new_table(lake.catalog, "db.clock", schema, appends=[pa.table({"id": [1], "at": pa.array([dt.time(12)], pa.time64("us"))})])
 
     with pytest.raises(ConfigurationError, match=r"column 'at' is of type time, which Spark does not have"):
         read(spark, lake, "db.clock")

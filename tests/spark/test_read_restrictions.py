@@ -13,6 +13,7 @@ from tablecrypt.errors import ConfigurationError, ReadRestrictionError
 from tests.spark.conftest import Lake
 from tests.support.plaintext import CANARY
 from tests.support.restricting_server import RestrictingServer
+from tests.support.tables import new_table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -29,9 +30,7 @@ TABLE = "restricted.db.cards"
 def server(lake: Lake) -> Iterator[RestrictingServer]:
     """A server in front of the lake, with a table of two files."""
     rows = pa.table({"id": range(8), "card": [f"{CANARY}-{each}" for each in range(8)], "owner": [f"o{each % 2}" for each in range(8)]})
-    table = lake.catalog.create_table("db.cards", rows.schema, properties={"encryption.key-id": "alias/orders"})
-    table.append(rows.slice(0, 3))
-    table.append(rows.slice(3))
+    new_table(lake.catalog, "db.cards", rows.schema, appends=[rows.slice(0, 3), rows.slice(3)])
     with RestrictingServer(lake.catalog) as running:
         running.read_restrictions = RESTRICTIONS
         yield running

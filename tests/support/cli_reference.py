@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Final
 
 import click
@@ -11,21 +10,15 @@ import click
 from tablecrypt.cli._framework import DocumentedCommand
 from tablecrypt.cli.commands import OTHER_COMMANDS, TABLE_COMMANDS, root
 from tablecrypt.cli.main import INTERRUPTED, REFUSED
+from tests.support.pages import MadePart
 
-PAGE: Final = Path(__file__).parents[2] / "docs" / "cli.md"
-BEGIN: Final = "<!-- commands: begin -->"
-END: Final = "<!-- commands: end -->"
+PART: Final = MadePart("cli.md", "commands")
 SHARED_CODES: Final = (0, REFUSED, INTERRUPTED)
 
 
 def reference() -> str:
     """What every command does, takes and answers, as Markdown."""
-    return "\n".join(line for names in (TABLE_COMMANDS, OTHER_COMMANDS) for name in names for line in _section(name)).rstrip()
-
-
-def in_page(page: str) -> str:
-    """The part of the page that is made here."""
-    return page.partition(BEGIN)[2].partition(END)[0].strip()
+    return "\n".join(line for names in (TABLE_COMMANDS, OTHER_COMMANDS) for name in names for line in _section(name)).rstrip() + "\n"
 
 
 def _section(name: str) -> Iterator[str]:
@@ -61,11 +54,5 @@ def _values(option: click.Option) -> str:
     return {"integer": "N", "integer range": "N", "float": "X", "float range": "X"}.get(option.type.name, option.type.name.upper())
 
 
-def main() -> None:
-    page = PAGE.read_text(encoding="utf-8")
-    before, after = page.partition(BEGIN)[0], page.partition(END)[2]
-    PAGE.write_text(f"{before}{BEGIN}\n{reference()}\n{END}{after}", encoding="utf-8")
-
-
 if __name__ == "__main__":
-    main()
+    PART.write(reference())

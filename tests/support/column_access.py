@@ -10,7 +10,7 @@ import tempfile
 import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import pyarrow as pa
 from pyiceberg.types import StringType
@@ -20,11 +20,11 @@ from tablecrypt.errors import TablecryptError
 from tablecrypt.kms.memory import MemoryKeyManagementClient
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt_catalog import EncryptedSqlCatalog
-from tests.support.protected_tables import TABLE_KEY, clients, write_only
+from tests.support.pages import MadePart
+from tests.support.protected_tables import TABLE_KEY, clients, loaded, write_only
 from tests.support.protection_changes import rename
 
-DOCUMENT: Final = Path(__file__).parents[2] / "docs" / "column-keys.md"
-BLOCK: Final = re.compile(r"(?<=<!-- access: begin -->\n).*?(?=<!-- access: end -->)", re.DOTALL)
+PART: Final = MadePart("column-keys.md", "access")
 ROWS: Final = pa.table({"id": [1, 2, 3], "ssn": ["SSN-1", "SSN-2", "SSN-3"], "note": ["a", "b", "c"]})
 VALUES: Final = {"SSN-1", "SSN-2", "SSN-3", "SSN-4"}
 
@@ -137,7 +137,7 @@ def access(folder: Path) -> dict[str, dict[str, str]]:
                 table.append(ROWS)
                 if not first:
                     table.transaction().set_properties(declared).commit_transaction()
-            found[operation][principal] = _outcome(run, cast("EncryptedTable", catalog.load_table(name)))
+            found[operation][principal] = _outcome(run, loaded(catalog, name))
     return found
 
 
@@ -172,4 +172,4 @@ def rendered(folder: Path) -> str:
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as made:
         block = rendered(Path(made))
-    DOCUMENT.write_text(BLOCK.sub(lambda _: block, DOCUMENT.read_text()))
+    PART.write(block)

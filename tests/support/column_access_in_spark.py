@@ -8,7 +8,6 @@ from __future__ import annotations
 import base64
 import json
 import os
-import re
 import secrets
 import sys
 import tempfile
@@ -20,12 +19,13 @@ from pyiceberg.catalog import load_catalog
 
 import tablecrypt.spark as tcs
 from tests.support import write_only_kms
-from tests.support.column_access import DOCUMENT, ROWS, counted, described, own_error
+from tests.support.column_access import ROWS, counted, described, own_error
+from tests.support.pages import MadePart
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-BLOCK: Final = re.compile(r"(?<=<!-- access in Spark: begin -->\n).*?(?=<!-- access in Spark: end -->)", re.DOTALL)
+PART: Final = MadePart("column-keys.md", "access in Spark")
 CATALOG: Final = "columnaccess"
 _TABLE_KEY: Final = "orders"
 _COLUMN_KEY: Final = "pii"
@@ -194,7 +194,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as made:
         block = rendered(session, Path(made))
     session.stop()
-    DOCUMENT.write_text(BLOCK.sub(lambda _: block, DOCUMENT.read_text()))
+    PART.write(block)
 
 
 if __name__ == "__main__":

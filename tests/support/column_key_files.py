@@ -56,8 +56,7 @@ def two_files(table: Table) -> Table:
 
 
 def merging(table: Table) -> Table:
-    with table.transaction() as transaction:
-        transaction.set_properties({"write.delete.mode": "merge-on-read"})
+    table.transaction().set_properties({"write.delete.mode": "merge-on-read"}).commit_transaction()
     return table
 
 

@@ -17,11 +17,16 @@ def read_metadata(table: Table) -> dict[str, Any]:
     return dict(json.loads(metadata_path(table).read_text()))
 
 
+def edit_json(path: Path, edit: Callable[[dict[str, Any]], object]) -> None:
+    """Change a JSON file in place."""
+    content = json.loads(path.read_text())
+    edit(content)
+    path.write_text(json.dumps(content))
+
+
 def edited(table: Table, edit: Callable[[dict[str, Any]], object]) -> Table:
     """Change a table's current metadata file, and load the table again."""
-    metadata = read_metadata(table)
-    edit(metadata)
-    metadata_path(table).write_text(json.dumps(metadata))
+    edit_json(metadata_path(table), edit)
     return table.catalog.load_table(table.name())
 
 

@@ -6,16 +6,14 @@ Run `python -m tests.support.error_reference` after a change of the errors; a te
 from __future__ import annotations
 
 import inspect
-import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Final
 
 from tablecrypt import errors
 from tablecrypt.errors import TablecryptError
+from tests.support.pages import MadePart
 
-DOCUMENT: Final = Path(__file__).parents[2] / "docs" / "reference" / "errors.md"
-BLOCK: Final = re.compile(r"(?<=<!-- errors: begin -->\n).*?(?=<!-- errors: end -->)", re.DOTALL)
+PART: Final = MadePart("reference/errors.md", "errors")
 CURE: Final = "What to do: "
 
 
@@ -53,11 +51,5 @@ def _section(error: type[TablecryptError]) -> Iterator[str]:
     yield from ("Catch it as " + ", ".join(f"`{name}`" for name in (error.__name__, *shown)) + ".", "")
 
 
-def main() -> None:
-    """Write the sections into the document."""
-    text = DOCUMENT.read_text(encoding="utf-8")
-    DOCUMENT.write_text(BLOCK.sub(lambda _: rendered(), text), encoding="utf-8")
-
-
 if __name__ == "__main__":
-    main()
+    PART.write(rendered())

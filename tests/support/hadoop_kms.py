@@ -6,19 +6,19 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final
 
 from tablecrypt.hadoop_kms.access import AllowListFile, new_token, token_hash
 from tablecrypt.hadoop_kms.master_keys import MasterKeyFile, create_key
 from tablecrypt.hadoop_kms.protocol import HadoopKms, RateLimit
 from tablecrypt.hadoop_kms.server import HadoopKmsServer, ServerSettings
 from tablecrypt.kms.client import KeyManagementClient
+from tests.support.server_process import StoppedAtTheEnd
 
 CREATED: Final = 1_767_225_600_000
 
 
-class Bridge:
+class Bridge(StoppedAtTheEnd):
     """A bridge on a free port in threads of this process, whose master keys `client` wraps under the KMS key `master_key`.
 
     While `down` is true it drops every connection without an answer.
@@ -80,9 +80,3 @@ class Bridge:
         yield self
         self.allow_file.write_text(allowed)
         self.down = False
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.stop()

@@ -6,7 +6,6 @@ import importlib.util
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
 from typing import Final, cast
 
 from hive_metastore.ThriftHiveMetastore import Client
@@ -18,7 +17,7 @@ from thrift.transport.TTransport import TBufferedTransport, TTransportException
 from tablecrypt_catalog.hive import EncryptedHiveCatalog
 from tests.support.aws import AwsServer
 from tests.support.java_version import java_executable
-from tests.support.server_process import ServerProcess, free_port
+from tests.support.server_process import RunningServer, ServerProcess, free_port
 
 _SERVER: Final = Path(__file__).with_name("java_src") / "HiveMetastoreServer.java"
 _SETTINGS: Final[Mapping[str, str]] = {
@@ -30,7 +29,7 @@ _SETTINGS: Final[Mapping[str, str]] = {
 }
 
 
-class HiveMetastore:
+class HiveMetastore(RunningServer):
     """One running metastore, which begins empty. `folder` takes its log and the warehouse that Hive wants to have."""
 
     def __init__(self, folder: Path) -> None:
@@ -69,16 +68,6 @@ class HiveMetastore:
             changed = {**entry.parameters, **changes}
             entry.parameters = {name: value for name, value in changed.items() if value is not None}
             client.alter_table(database, table, entry)
-
-    def stop(self) -> None:
-        """End the process."""
-        self._server.stop()
-
-    def __enter__(self) -> HiveMetastore:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.stop()
 
     def _answers(self) -> bool:
         try:

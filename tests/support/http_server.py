@@ -7,11 +7,11 @@ import threading
 from collections.abc import Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from types import TracebackType
-from typing import Self
+
+from tests.support.server_process import StoppedAtTheEnd
 
 
-class HttpServer:
+class HttpServer(StoppedAtTheEnd):
     """Subclass it and define `serve`. It runs from its creation on, until `stop` or the end of its block.
 
     `certificate` is the files of one and of its private key.
@@ -61,9 +61,3 @@ class HttpServer:
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.stop()

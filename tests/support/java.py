@@ -21,7 +21,6 @@ import threading
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Final
 
 import pyarrow as pa
@@ -30,7 +29,7 @@ import pytest
 
 from tests.support.aws import CREDENTIALS, REGION
 from tests.support.class_archive import short_life_options
-from tests.support.server_process import end_of_input
+from tests.support.server_process import StoppedAtTheEnd, end_of_input
 
 BUCKETS: Final = ("golden-shared", "java-vectors", "java-oracle")
 LINEAGE_COLUMNS: Final = ("_row_id", "_last_updated_sequence_number")
@@ -54,7 +53,7 @@ class JavaError(Exception):
         return named.group(1) if named else None
 
 
-class JavaOracle:
+class JavaOracle(StoppedAtTheEnd):
     """One running Iceberg Java with a catalog of its own, which begins empty; or on the metastore at `metastore_uri`, which others use too.
 
     `folder` takes its warehouse and scratch files; `endpoint` is where S3 and KMS answer. Tables may lie under file:// anywhere, and under
@@ -171,12 +170,6 @@ class JavaOracle:
     def stop(self) -> None:
         """End the process and its JVM."""
         end_of_input(self._process)
-
-    def __enter__(self) -> JavaOracle:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.stop()
 
     def _use_folder(self, folder: Path) -> None:
         self.folder = folder

@@ -20,10 +20,10 @@ from tablecrypt import maintenance
 from tablecrypt.table.table import EncryptedTable
 from tests.support.aws import CREDENTIALS, AwsServer
 from tests.support.java import JavaError, JavaOracle
+from tests.support.pages import MadePart
 from tests.support.tables import encrypted_sql_catalog
 
-DOCUMENT: Final = Path(__file__).parents[2] / "docs" / "column-keys.md"
-BLOCK: Final = re.compile(r"(?<=<!-- java: begin -->\n).*?(?=<!-- java: end -->)", re.DOTALL)
+PART: Final = MadePart("column-keys.md", "java")
 
 DATA: Final = [
     {
@@ -230,7 +230,7 @@ def main() -> None:
             block = rendered(Path(made), aws, java)
     finally:
         aws.stop()
-    DOCUMENT.write_text(BLOCK.sub(lambda _: block, DOCUMENT.read_text()))
+    PART.write(block)
 
 
 if __name__ == "__main__":

@@ -85,8 +85,7 @@ def on_tables(folder: Path) -> Iterator[tuple[str, Act]]:
     """Each file of two tables, and each of their keys."""
     both = clients(folder)
     plain = maintained_table(both.payroll, properties={"encryption.key-id": TABLE_KEY})
-    protected = protected_table(both.payroll)
-    protected.append(pa.table({"id": range(40), "ssn": ["078-05-1120"] * 40, "note": ["n"] * 40}))
+    protected = protected_table(both.payroll, appends=[pa.table({"id": range(40), "ssn": ["078-05-1120"] * 40, "note": ["n"] * 40})])
     for table in (plain, protected.refresh()):
         for name, replacement, readers in (*_damaged_files(table), *_changed_keys(table)):
             for reader in readers:
@@ -130,8 +129,7 @@ def on_key_services(folder: Path) -> Iterator[tuple[str, Act]]:
     """Each wrong answer to a request to unwrap."""
     lying = {"encryption.kms-type": "", "encryption.kms-impl": MEMORY_CLASS, "encryption.kms.cache-ttl-ms": "0"}
     catalog = clients(folder, lying).payroll
-    table = protected_table(catalog)
-    table.append(pa.table({"id": range(40), "ssn": ["078-05-1120"] * 40, "note": ["n"] * 40}))
+    table = protected_table(catalog, appends=[pa.table({"id": range(40), "ssn": ["078-05-1120"] * 40, "note": ["n"] * 40})])
 
     def answered(how: str) -> object:
         MisleadingKeyring.answer = ANSWERS[how]

@@ -1,4 +1,4 @@
-"""The code blocks of a page of the documentation, and a run of them from top to bottom, as a reader copies them."""
+"""Pages of the documentation: their code blocks, a run of these from top to bottom as a reader copies them, and parts that tools write."""
 
 from __future__ import annotations
 
@@ -8,12 +8,46 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 ROOT: Final = Path(__file__).parents[2]
 DOCS: Final = ROOT / "docs"
 BLOCK: Final = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+
+@dataclass(frozen=True)
+class MadePart:
+    """The part of a page that a tool writes: what stands between `<!-- name: begin -->` and `<!-- name: end -->`.
+
+    Attributes:
+        page: its path below docs/.
+        name: that of the part.
+    """
+
+    page: str
+    name: str
+
+    @property
+    def path(self) -> Path:
+        return DOCS / self.page
+
+    def read(self) -> str:
+        """What the page has there, from the line behind the first mark to the second."""
+        return self._split()[1]
+
+    def write(self, made: str) -> None:
+        """Put this there. It ends with a line."""
+        before, _, after = self._split()
+        self.path.write_text(before + made + after, encoding="utf-8")
+
+    def _split(self) -> tuple[str, str, str]:
+        begin, end = f"<!-- {self.name}: begin -->\n", f"<!-- {self.name}: end -->"
+        before, found, rest = self.path.read_text(encoding="utf-8").partition(begin)
+        made, closed, after = rest.partition(end)
+        assert found and closed, f"{self.path} has no part {self.name}"
+        return before + begin, made, end + after
 
 
 def blocks(page: str) -> list[tuple[str, str]]:

@@ -298,14 +298,14 @@ def _orc_manifest_seeds() -> list[bytes]:
 # --- What key services and Spark hand over ----------------------------------------------------------------------------------------------
 
 
-def _from_file(read: Callable[[Path], object], mode: int = 0o600) -> Parse:
+def _from_file(read: Callable[[Path], object]) -> Parse:
     """The parser of a file that is read by its path."""
 
     def parse(data: bytes) -> None:
         with tempfile.TemporaryDirectory(prefix="tablecrypt-parser-") as folder:
             path = Path(folder) / "file"
             path.write_bytes(data)
-            path.chmod(mode)
+            path.chmod(0o600)
             read(path)
 
     return parse

@@ -5,15 +5,13 @@ Run `python -m tests.support.programs_page` after a change of that module; a tes
 
 from __future__ import annotations
 
-import re
-from pathlib import Path
 from textwrap import wrap
 from typing import Any, Final
 
 from tests.programs.programs import PROGRAMS, Call, Program
+from tests.support.pages import MadePart
 
-DOCUMENT: Final = Path(__file__).parents[2] / "docs" / "how-to" / "programs.md"
-BLOCK: Final = re.compile(r"(?<=<!-- programs: begin -->\n).*?(?=<!-- programs: end -->)", re.DOTALL)
+PART: Final = MadePart("how-to/programs.md", "programs")
 _WORDS: Final = {"works": "works", "refused": "refused; write instead", "cannot": "cannot"}
 _WHOLE: Final[dict[str, Any]] = {"break_long_words": False, "break_on_hyphens": False}
 
@@ -50,11 +48,5 @@ def _row(call: Call) -> str:
     return f"| {shown} | {outcome}{'.' if call.outcome == 'works' else ':'} {call.remark} |"
 
 
-def main() -> None:
-    """Write the tables into the document."""
-    text = DOCUMENT.read_text(encoding="utf-8")
-    DOCUMENT.write_text(BLOCK.sub(lambda _: rendered(), text), encoding="utf-8")
-
-
 if __name__ == "__main__":
-    main()
+    PART.write(rendered())

@@ -5,16 +5,14 @@ Run `python -m tests.support.property_reference` after a change of the propertie
 
 from __future__ import annotations
 
-import re
-from pathlib import Path
 from typing import Final
 
 from tablecrypt.iceberg_properties import OF_TABLES
 from tablecrypt.properties import registered
 from tablecrypt.setting_kinds import Property
+from tests.support.pages import MadePart
 
-DOCUMENT: Final = Path(__file__).parents[2] / "docs" / "reference" / "properties.md"
-BLOCK: Final = re.compile(r"(?<=<!-- properties: begin -->\n).*?(?=<!-- properties: end -->)", re.DOTALL)
+PART: Final = MadePart("reference/properties.md", "properties")
 
 
 def all_properties() -> list[Property]:
@@ -59,11 +57,5 @@ def _setter(each: Property) -> str:
     return "this client, or a REST server" if each.from_server else "this client alone"
 
 
-def main() -> None:
-    """Write the tables into the document."""
-    text = DOCUMENT.read_text(encoding="utf-8")
-    DOCUMENT.write_text(BLOCK.sub(lambda _: rendered(), text), encoding="utf-8")
-
-
 if __name__ == "__main__":
-    main()
+    PART.write(rendered())

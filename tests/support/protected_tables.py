@@ -7,14 +7,19 @@ a key service refused them.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from pathlib import Path
-from typing import Final, cast
+from typing import Any, Final, cast
 
 import pyarrow as pa
+from pyiceberg.catalog import Catalog
+from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.schema import Schema
+from pyiceberg.table import Table
 from pyiceberg.table.update import TableUpdate
+from pyiceberg.typedef import Identifier
 from pyiceberg.types import DecimalType, ListType, LongType, NestedField, StringType, StructType
 
 from tablecrypt.kms.memory import MemoryKeyManagementClient
@@ -33,7 +38,7 @@ from tablecrypt.table.write import write_data_files
 from tablecrypt_catalog import EncryptedSqlCatalog
 from tests.support import write_only_kms
 from tests.support.bound_schemas import OF_TEXT
-from tests.support.tables import metadata_of, path_of
+from tests.support.tables import encrypted_table, metadata_of, new_table, path_of
 
 TABLE_KEY: Final = "orders"
 COLUMN_KEY: Final = "pii"
@@ -99,10 +104,46 @@ def write_only(both: Clients) -> EncryptedSqlCatalog:
     return EncryptedSqlCatalog("prod", **{**kept, "encryption.kms-impl": write_only_kms.CLASS, write_only_kms.REFUSED: refused})
 
 
-def protected_table(catalog: EncryptedSqlCatalog, name: str = "db.people", **properties: str) -> EncryptedTable:
-    """Make a table whose columns ssn and person.email are under COLUMN_KEY, unless the properties say otherwise."""
-    declared = {"encryption.column-keys": f"{COLUMN_KEY}: ssn, person.email", **properties}
-    return cast("EncryptedTable", catalog.create_table(name, PEOPLE_SCHEMA, properties={"encryption.key-id": TABLE_KEY, **declared}))
+def protected_table(
+    catalog: EncryptedSqlCatalog, name: str = "db.people", *, appends: Iterable[pa.Table] = (), **properties: str
+) -> EncryptedTable:
+    """Make a table whose columns ssn and person.email are under COLUMN_KEY, unless the properties say otherwise, and append to it."""
+    declared = {"encryption.key-id": TABLE_KEY, "encryption.column-keys": f"{COLUMN_KEY}: ssn, person.email", **properties}
+    return new_table(catalog, name, PEOPLE_SCHEMA, appends=appends, properties=declared)
+
+
+def person(number: int) -> dict[str, Any]:
+    """A row of PEOPLE_SCHEMA. Every seventh has no ssn, every fifth no struct."""
+    return {
+        "id": number,
+        "ssn": None if number % 7 == 0 else f"SSN-{number:04d}",
+        "salary": Decimal(number),
+        "person": None if number % 5 == 0 else {"email": f"mail-{number}@example.org", "age": number},
+        "phones": [f"+49-{number}"],
+        "note": f"note {number}",
+    }
+
+
+def persons(*numbers: int) -> pa.Table:
+    """These rows."""
+    return table_of_people([person(number) for number in numbers])
+
+
+def table_of_people(rows: list[dict[str, Any]]) -> pa.Table:
+    """Rows as PEOPLE_SCHEMA has them, with nulls for what they leave out."""
+    return pa.Table.from_pylist(rows, schema=schema_to_pyarrow(PEOPLE_SCHEMA, include_field_ids=False))
+
+
+def loaded(catalog: Catalog, name: str | Identifier = "db.people") -> EncryptedTable:
+    """A table as this client loads it now."""
+    return encrypted_table(catalog.load_table(name))
+
+
+def declare(table: Table, columns: str | None = None, **masks: str) -> None:
+    """Commit which columns are protected and by which master keys, or masks by their columns; what is left out stays as it is."""
+    keys = {} if columns is None else {"encryption.column-keys": columns}
+    by_name = {f"encryption.column-mask.{name}": mask for name, mask in masks.items()}
+    table.transaction().set_properties({**keys, **by_name}).commit_transaction()
 
 
 def write_as_java_does(table: EncryptedTable, rows: pa.Table) -> None:
@@ -126,7 +167,7 @@ class StoredKey:
 
     def opens(self, table: EncryptedTable) -> bytes:
         """Return the DEK that the table, as its catalog has it now, opens. Raises what reading the column raises."""
-        fresh = cast("EncryptedTable", table.catalog.load_table(table.name()))
+        fresh = loaded(table.catalog, table.name())
         return column_keys(metadata_of(fresh), fresh.io).unwrap(
             self.field_id, self.key_metadata, self.aad_prefix, OF_TEXT, self.sequence_number
         )

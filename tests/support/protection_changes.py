@@ -7,26 +7,17 @@ from collections.abc import Callable
 from tablecrypt import maintenance
 from tablecrypt.maintenance.columns.key_changes import shred_column
 from tablecrypt.table.table import EncryptedTable
+from tests.support.protected_tables import declare
 
 
 def columns(text: str) -> Callable[[EncryptedTable], object]:
     """Declare these columns, and no others."""
-
-    def change(table: EncryptedTable) -> None:
-        with table.transaction() as transaction:
-            transaction.set_properties({"encryption.column-keys": text})
-
-    return change
+    return lambda table: declare(table, text)
 
 
 def mask(text: str) -> Callable[[EncryptedTable], object]:
     """Give the column ssn this mask."""
-
-    def change(table: EncryptedTable) -> None:
-        with table.transaction() as transaction:
-            transaction.set_properties({"encryption.column-mask.ssn": text})
-
-    return change
+    return lambda table: declare(table, ssn=text)
 
 
 def rotate_and_rewrap(table: EncryptedTable) -> None:

@@ -22,7 +22,7 @@ from tablecrypt_catalog import EncryptedRestCatalog
 from tests.support.aws import AwsServer
 from tests.support.java_version import java_executable
 from tests.support.maven_jars import fetched_jars, pyspark_jars
-from tests.support.server_process import ServerProcess, free_port
+from tests.support.server_process import RunningServer, ServerProcess, free_port
 
 ICEBERG_VERSION: Final = "1.11.0"
 MAIN_CLASS: Final = "org.apache.iceberg.rest.RESTCatalogServer"
@@ -30,7 +30,7 @@ _IVY_FILE: Final = Path(__file__).with_name("rest_server_ivy.xml")
 _JARS: Final = f"iceberg-rest-server-{ICEBERG_VERSION}"
 
 
-class RestServer:
+class RestServer(RunningServer):
     """One running server with a catalog of its own, which begins empty. `folder` takes its database, log and default warehouse."""
 
     def __init__(self, folder: Path) -> None:
@@ -49,10 +49,6 @@ class RestServer:
         self._server = ServerProcess(
             "REST catalog server", command, folder / "server.log", partial(answers, self.uri), os.environ | settings
         )
-
-    def stop(self) -> None:
-        """End the process."""
-        self._server.stop()
 
 
 def new_namespace(server: RestServer) -> str:

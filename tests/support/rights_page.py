@@ -3,25 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 from typing import Final
 
 from tablecrypt.operations import OPERATIONS
 from tablecrypt.operations.rights import PLACES, ROLES, Rights, actions, rights_in
+from tests.support.pages import MadePart
 
-PAGE: Final = Path(__file__).parents[2] / "docs" / "how-to" / "permissions.md"
-BEGIN: Final = "<!-- rights: begin -->"
-END: Final = "<!-- rights: end -->"
+PART: Final = MadePart("how-to/permissions.md", "rights")
 
 
 def tables() -> str:
     """Which rights each operation needs, and who may run it, as Markdown."""
-    return "\n".join((*_needed(), "", *_who())).strip()
-
-
-def in_page(page: str) -> str:
-    """The part of the page that is made here."""
-    return page.partition(BEGIN)[2].partition(END)[0].strip()
+    return "\n".join((*_needed(), "", *_who(), ""))
 
 
 def _needed() -> Iterator[str]:
@@ -50,10 +43,5 @@ def _row(cells: Iterable[str]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def main() -> None:
-    page = PAGE.read_text(encoding="utf-8")
-    PAGE.write_text(f"{page.partition(BEGIN)[0]}{BEGIN}\n{tables()}\n{END}{page.partition(END)[2]}", encoding="utf-8")
-
-
 if __name__ == "__main__":
-    main()
+    PART.write(tables())

@@ -13,10 +13,10 @@ import boto3
 from botocore.exceptions import BotoCoreError, ClientError
 
 from tests.support.aws import REGION, s3_properties
-from tests.support.server_process import ServerProcess, free_port
+from tests.support.server_process import RunningServer, ServerProcess, free_port
 
 
-class S3Server:
+class S3Server(RunningServer):
     """One running server, without a bucket at first."""
 
     def __init__(self, folder: Path) -> None:
@@ -24,7 +24,7 @@ class S3Server:
         self.endpoint = f"http://127.0.0.1:{port}"
         self.s3 = boto3.client("s3", endpoint_url=self.endpoint, region_name=REGION)
         command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
-        self._process = ServerProcess("S3 server", command, folder / "s3.log", self._answers)
+        self._server = ServerProcess("S3 server", command, folder / "s3.log", self._answers)
 
     @property
     def s3_properties(self) -> dict[str, str]:
@@ -35,9 +35,6 @@ class S3Server:
         """Create the bucket; return its name."""
         self.s3.create_bucket(Bucket=name)
         return name
-
-    def stop(self) -> None:
-        self._process.stop()
 
     def _answers(self) -> bool:
         try:

@@ -1,4 +1,4 @@
-"""A server in a process of its own, for as long as tests need it."""
+"""A server in a process of its own, or another thing that runs, for as long as tests need it."""
 
 from __future__ import annotations
 
@@ -10,13 +10,26 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 
 START_PATIENCE: Final = 120
 """Seconds until it must answer: a loaded machine starts a JVM slowly."""
 _PORTS: Final = range(20_000, 32_000)
 """Below those that systems give to outgoing connections."""
 _RANDOM: Final = secrets.SystemRandom()
+
+
+class StoppedAtTheEnd:
+    """What runs until `stop`, or until the end of its block."""
+
+    def stop(self) -> None:
+        raise NotImplementedError
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
 
 
 class ServerProcess:
@@ -65,13 +78,23 @@ class ServerProcess:
             time.sleep(0.1)
 
 
-def end_of_input(process: subprocess.Popen[str], patience: float = 60) -> None:
+class RunningServer(StoppedAtTheEnd):
+    """A server that is a process: subclasses start it."""
+
+    _server: ServerProcess
+
+    def stop(self) -> None:
+        """End the process."""
+        self._server.stop()
+
+
+def end_of_input(process: subprocess.Popen[str]) -> None:
     """Close the input of a program that ends with it, and see that it does."""
     assert process.stdin is not None
     assert process.stdout is not None
     process.stdin.close()
     try:
-        process.wait(timeout=patience)
+        process.wait(timeout=60)
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Self
 
+import pyarrow as pa
 from pyiceberg.table import ALWAYS_TRUE
 
 from tablecrypt.crypto.secret import Secret
@@ -28,6 +29,13 @@ from tests.support.tables import encrypted_sql_catalog, encrypted_table
 PARTNER_KEY = "alias/partner"
 NORTH: Final = "team = 'north'"
 """The rows of `team_rows` that tests share."""
+LINEAGE: Final = ("id", "team", "note", "_row_id", "_last_updated_sequence_number")
+"""Columns of a scan that show the lineage of each row too."""
+
+
+def in_order(scan: Any) -> pa.Table:
+    """What a scan finds, by id."""
+    return scan.to_arrow().sort_by("id")
 
 
 def record_of(table: EncryptedTable, row_filter: str = "", **changed: Any) -> ShareRecord:

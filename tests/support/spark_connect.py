@@ -11,11 +11,10 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Final
 
 from tests.support.class_archive import short_life_options
-from tests.support.server_process import ServerProcess, free_port, listens
+from tests.support.server_process import RunningServer, ServerProcess, free_port, listens
 
 ROOT: Final = Path(__file__).parents[2]
 CLIENT: Final = Path(__file__).with_name("spark_connect_client.py")
@@ -23,7 +22,7 @@ CRASHES: Final = Path(__file__).with_name("spark_connect_crashes.py")
 _SERVER_CLASS: Final = "org.apache.spark.sql.connect.service.SparkConnectServer"
 
 
-class ConnectServer:
+class ConnectServer(RunningServer):
     """One running server on two cores. `folder` takes its log and local files.
 
     Args:
@@ -87,16 +86,6 @@ class ConnectServer:
             )
         answers: dict[str, Any] = json.loads(run.stdout.splitlines()[-1])
         return answers
-
-    def stop(self) -> None:
-        """End the process."""
-        self._server.stop()
-
-    def __enter__(self) -> ConnectServer:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.stop()
 
     def _listens(self) -> bool:
         return listens(self._port)

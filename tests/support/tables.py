@@ -12,7 +12,7 @@ Start from the fixtures of tests/conftest.py, which most tests need nothing besi
     rows       rows(first, count, schema) of any schema, ROWS (three rows of id and text); tests/support/sample_rows.py has extreme values
     KMS        MASTER_KEY in moto's (aws.kms_properties), memory_kms(name) in this process, key_file_kms(path) in a file
     catalogs   encrypted_sql_catalog on SQLite with moto's KMS, memory_catalog with keys in this process, unpinned_catalog
-    tables     new_table; maintained_table and table_with_history, which have every kind of file and several snapshots
+    tables     new_table, team_table; maintained_table and table_with_history, which have every kind of file and several snapshots
     reading    ids, state, metadata_of, current_snapshot, keks and the like
     paths      path_of(location), folder_of(table), data_files(table), data_paths(table), files_below(folder), contents_below(folder)
     damage     flip, put_back
@@ -201,18 +201,15 @@ def new_table(
     return table
 
 
-def maintained_table(
-    catalog: Catalog,
-    name: str = "db.rows",
-    properties: Mapping[str, str] | None = None,
-    location: str | None = None,
-    spec: PartitionSpec = BY_TEAM,
-) -> Table:
+def team_table(catalog: Catalog, *firsts: int, name: str = "db.t", properties: Mapping[str, str] | None = None) -> EncryptedTable:
+    """A table in partitions by team, with one append of rows for each of these first ids."""
+    appends = [team_rows(first) for first in firsts]
+    return new_table(catalog, name, TEAM_SCHEMA, appends=appends, partitioned_by=BY_TEAM, properties=properties)
+
+
+def maintained_table(catalog: Catalog, name: str = "db.rows", properties: Mapping[str, str] | None = None) -> Table:
     """Two appends and a merge-on-read delete: manifest lists, manifests, data files and deletion vectors."""
-    creation = {**ENCRYPTED, **MERGE_ON_READ, **(properties or {})}
-    table = catalog.create_table(name, TEAM_SCHEMA, location=location, partition_spec=spec, properties=creation)
-    table.append(team_rows(0))
-    table.append(team_rows(100))
+    table = team_table(catalog, 0, 100, name=name, properties={**MERGE_ON_READ, **(properties or {})})
     table.delete("id = 3")
     return table.refresh()
 

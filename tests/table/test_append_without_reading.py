@@ -17,7 +17,7 @@ from tablecrypt.keys.key_ring import EncryptedKey, is_copy
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt_catalog import EncryptedSqlCatalog
 from tests.support.forking import holds_in_forked_child
-from tests.support.protected_tables import SSN, TABLE_KEY, Clients, write_only
+from tests.support.protected_tables import SSN, TABLE_KEY, Clients, loaded, write_only
 from tests.support.tables import folder_of, metadata_of
 
 
@@ -38,10 +38,6 @@ def table(both: Clients) -> EncryptedTable:
 def writer(both: Clients, table: EncryptedTable) -> EncryptedSqlCatalog:
     assert table.metadata.snapshots
     return write_only(both)
-
-
-def loaded(catalog: EncryptedSqlCatalog) -> EncryptedTable:
-    return cast("EncryptedTable", catalog.load_table("db.people"))
 
 
 def ssn(table: EncryptedTable) -> list[str | None]:

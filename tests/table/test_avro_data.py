@@ -18,28 +18,7 @@ from hypothesis import strategies as st
 from pyiceberg.expressions import EqualTo
 from pyiceberg.schema import Schema
 from pyiceberg.table import ALWAYS_TRUE
-from pyiceberg.types import (
-    BinaryType,
-    BooleanType,
-    DateType,
-    DecimalType,
-    DoubleType,
-    FixedType,
-    FloatType,
-    IntegerType,
-    ListType,
-    LongType,
-    MapType,
-    NestedField,
-    StringType,
-    StructType,
-    TimestampNanoType,
-    TimestampType,
-    TimestamptzNanoType,
-    TimestamptzType,
-    TimeType,
-    UUIDType,
-)
+from pyiceberg.types import DecimalType, IntegerType, ListType, LongType, MapType, NestedField, StringType, StructType
 
 from tablecrypt.errors import FormatError, TamperedFileError
 from tablecrypt.parquet.uniform import ReadRequest
@@ -72,21 +51,21 @@ def logical(name: str, avro: str, **more: Any) -> dict[str, Any]:
 
 # Each column: Iceberg type, Avro type without its logical name (which fastavro would convert), that name, stored value, Arrow value.
 COLUMNS: list[tuple[str, Any, Any, dict[str, Any], Any, Any]] = [
-    ("flag", BooleanType(), "boolean", {}, True, True),
-    ("small", IntegerType(), "int", {}, -(2**31), -(2**31)),
-    ("big", LongType(), "long", {}, 2**63 - 1, 2**63 - 1),
-    ("ratio", FloatType(), "float", {}, 0.5, 0.5),
-    ("exact", DoubleType(), "double", {}, 1e300, 1e300),
-    ("text", StringType(), "string", {}, CANARY, CANARY),
-    ("bytes", BinaryType(), "bytes", {}, b"\x00\xff", b"\x00\xff"),
-    ("day", DateType(), "int", {"logicalType": "date"}, -719162, -719162),
-    ("time", TimeType(), "long", {"logicalType": "time-micros"}, DAY_MICROS - 1, DAY_MICROS - 1),
-    ("local", TimestampType(), "long", {"logicalType": "timestamp-micros", "adjust-to-utc": False}, -(2**60), -(2**60)),
-    ("instant", TimestamptzType(), "long", {"logicalType": "timestamp-micros", "adjust-to-utc": True}, 2**60, 2**60),
-    ("local_ns", TimestampNanoType(), "long", {"logicalType": "timestamp-nanos", "adjust-to-utc": False}, 2**62 + 1, 2**62 + 1),
-    ("instant_ns", TimestamptzNanoType(), "long", {"logicalType": "timestamp-nanos", "adjust-to-utc": True}, -1, -1),
-    ("fixed", FixedType(3), {"type": "fixed", "size": 3, "name": "fixed_3"}, {}, b"abc", b"abc"),
-    ("key", UUIDType(), {"type": "fixed", "size": 16, "name": "uuid_fixed"}, {"logicalType": "uuid"}, UUID(int=7).bytes, UUID(int=7)),
+    ("flag", "boolean", "boolean", {}, True, True),
+    ("small", "int", "int", {}, -(2**31), -(2**31)),
+    ("big", "long", "long", {}, 2**63 - 1, 2**63 - 1),
+    ("ratio", "float", "float", {}, 0.5, 0.5),
+    ("exact", "double", "double", {}, 1e300, 1e300),
+    ("text", "string", "string", {}, CANARY, CANARY),
+    ("bytes", "binary", "bytes", {}, b"\x00\xff", b"\x00\xff"),
+    ("day", "date", "int", {"logicalType": "date"}, -719162, -719162),
+    ("time", "time", "long", {"logicalType": "time-micros"}, DAY_MICROS - 1, DAY_MICROS - 1),
+    ("local", "timestamp", "long", {"logicalType": "timestamp-micros", "adjust-to-utc": False}, -(2**60), -(2**60)),
+    ("instant", "timestamptz", "long", {"logicalType": "timestamp-micros", "adjust-to-utc": True}, 2**60, 2**60),
+    ("local_ns", "timestamp_ns", "long", {"logicalType": "timestamp-nanos", "adjust-to-utc": False}, 2**62 + 1, 2**62 + 1),
+    ("instant_ns", "timestamptz_ns", "long", {"logicalType": "timestamp-nanos", "adjust-to-utc": True}, -1, -1),
+    ("fixed", "fixed[3]", {"type": "fixed", "size": 3, "name": "fixed_3"}, {}, b"abc", b"abc"),
+    ("key", "uuid", {"type": "fixed", "size": 16, "name": "uuid_fixed"}, {"logicalType": "uuid"}, UUID(int=7).bytes, UUID(int=7)),
     (
         "price",
         DecimalType(9, 2),
@@ -142,7 +121,7 @@ def test_every_primitive_type_is_read(
 
 
 NESTED = Schema(
-    NestedField(1, "pair", StructType(NestedField(2, "left", IntegerType()), NestedField(3, "right", StringType()))),
+    NestedField(1, "pair", StructType(NestedField(2, "left", "int"), NestedField(3, "right", "string"))),
     NestedField(4, "many", ListType(5, DecimalType(9, 2), element_required=False)),
     NestedField(6, "lookup", MapType(7, StringType(), 8, LongType(), value_required=False)),
     NestedField(9, "pairs", MapType(10, IntegerType(), 11, ListType(12, StringType(), False), value_required=False)),
@@ -193,13 +172,13 @@ def test_nested_types_are_read(tmp_path: Path) -> None:
 
 
 def test_a_named_type_may_be_defined_once_and_named_afterwards(tmp_path: Path) -> None:
-    files = TableFiles(tmp_path, Schema(NestedField(1, "one", DecimalType(9, 2)), NestedField(2, "two", DecimalType(9, 2))))
+    files = TableFiles(tmp_path, Schema(NestedField(1, "one", "decimal(9, 2)"), NestedField(2, "two", "decimal(9, 2)")))
     value = (125).to_bytes(4, "big")
     task = encrypted_task(files, [field(1, "one", DECIMAL), field(2, "two", "decimal_9_2")], [{"one": value, "two": value}])
     assert read(files, task, files.metadata.schema()).to_pylist() == [{"one": Decimal("1.25"), "two": Decimal("1.25")}]
 
 
-TWO = Schema(NestedField(1, "id", LongType()), NestedField(2, "text", StringType()))
+TWO = Schema(NestedField(1, "id", "long"), NestedField(2, "text", "string"))
 TWO_FIELDS = [field(1, "id", "long"), field(2, "text", "string")]
 TWO_RECORDS = [{"id": each, "text": f"{CANARY} {each}"} for each in range(100)]
 
@@ -218,7 +197,7 @@ def test_rows_are_filtered_deleted_and_numbered(tmp_path: Path, codec: str) -> N
 def test_columns_are_found_by_field_id(tmp_path: Path) -> None:
     files = TableFiles(tmp_path, TWO)
     task = encrypted_task(files, [field(2, "id", "string"), field(1, "old_name", "int")], [{"id": CANARY, "old_name": 5}])
-    wanted = Schema(*TWO.fields, NestedField(3, "added", StringType()))
+    wanted = Schema(*TWO.fields, NestedField(3, "added", "string"))
     assert read(files, task, wanted).to_pylist() == [{"id": 5, "text": CANARY, "added": None}]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -31,6 +30,7 @@ from tablecrypt.errors import (
 from tablecrypt.manifests.records import key_metadata_of
 from tablecrypt_catalog import EncryptedInMemoryCatalog, EncryptedSqlCatalog
 from tests.support.aws import AwsServer
+from tests.support.edited_metadata import edit_json
 from tests.support.plaintext import CANARY
 from tests.support.tables import (
     ENCRYPTED,
@@ -137,10 +137,7 @@ Edit = Callable[[dict[str, Any]], None]
 
 def edited(catalog: EncryptedSqlCatalog, table: Table, edit: Edit) -> Table:
     """The table after its metadata.json was edited in place, as a catalog has it that never saw it before and so has no pin to compare."""
-    location = metadata_path(table)
-    metadata = json.loads(location.read_text())
-    edit(metadata)
-    location.write_text(json.dumps(metadata))
+    edit_json(metadata_path(table), edit)
     stranger = EncryptedInMemoryCatalog("stranger", **{**catalog.properties, "uri": "sqlite:///:memory:"})
     stranger.create_namespace("db")
     return stranger.register_table("db.t", table.metadata_location)

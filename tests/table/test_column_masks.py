@@ -12,30 +12,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pyiceberg.types import (
-    BinaryType,
-    BooleanType,
-    DateType,
-    DecimalType,
-    DoubleType,
-    FixedType,
-    FloatType,
-    IcebergType,
-    IntegerType,
-    ListType,
-    LongType,
-    MapType,
-    NestedField,
-    StringType,
-    StructType,
-    TimestampNanoType,
-    TimestampType,
-    TimestamptzNanoType,
-    TimestamptzType,
-    TimeType,
-    UnknownType,
-    UUIDType,
-)
+from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StringType, StructType
 
 from tablecrypt.errors import FormatError, ReadRestrictionError
 from tablecrypt.table.restrictions.column_masks import MaskAction, mask_column, takes
@@ -230,31 +207,32 @@ def test_a_slice_is_masked_as_the_values_that_it_shows(action: MaskAction) -> No
 @pytest.mark.parametrize(
     ("kind", "actions"),
     [
-        (BooleanType(), ALWAYS),
-        (IntegerType(), ALWAYS | HASHES),
-        (LongType(), ALWAYS | HASHES),
-        (FloatType(), ALWAYS),
-        (DoubleType(), ALWAYS),
-        (DecimalType(9, 2), ALWAYS),
-        (StringType(), ALWAYS | HASHES | TEXT),
-        (DateType(), ALWAYS | TRUNCATIONS),
-        (TimeType(), ALWAYS),
-        (TimestampType(), ALWAYS | TRUNCATIONS),
-        (TimestamptzType(), ALWAYS | TRUNCATIONS),
-        (TimestampNanoType(), ALWAYS | TRUNCATIONS),
-        (TimestamptzNanoType(), ALWAYS | TRUNCATIONS),
-        (UUIDType(), ALWAYS),
-        (FixedType(3), ALWAYS),
-        (BinaryType(), ALWAYS | HASHES),
+        ("boolean", ALWAYS),
+        ("int", ALWAYS | HASHES),
+        ("long", ALWAYS | HASHES),
+        ("float", ALWAYS),
+        ("double", ALWAYS),
+        ("decimal(9, 2)", ALWAYS),
+        ("string", ALWAYS | HASHES | TEXT),
+        ("date", ALWAYS | TRUNCATIONS),
+        ("time", ALWAYS),
+        ("timestamp", ALWAYS | TRUNCATIONS),
+        ("timestamptz", ALWAYS | TRUNCATIONS),
+        ("timestamp_ns", ALWAYS | TRUNCATIONS),
+        ("timestamptz_ns", ALWAYS | TRUNCATIONS),
+        ("uuid", ALWAYS),
+        ("fixed[3]", ALWAYS),
+        ("binary", ALWAYS | HASHES),
         (ListType(2, StringType()), ALWAYS),
         (MapType(2, StringType(), 3, StringType()), ALWAYS),
-        (StructType(NestedField(2, "a", IntegerType())), ALWAYS),
-        (StructType(NestedField(2, "a", UnknownType())), {MaskAction.REPLACE_WITH_NULL}),
-        (UnknownType(), {MaskAction.REPLACE_WITH_NULL}),
+        (StructType(NestedField(2, "a", "int")), ALWAYS),
+        (StructType(NestedField(2, "a", "unknown")), {MaskAction.REPLACE_WITH_NULL}),
+        ("unknown", {MaskAction.REPLACE_WITH_NULL}),
     ],
     # The order of a set differs between the processes of one run, and they must agree on every name.
-    ids=lambda each: str(each) if isinstance(each, IcebergType) else "",
+    ids=lambda each: "" if isinstance(each, set) else str(each),
 )
-def test_an_action_takes_the_types_that_the_specification_lists_and_no_other(kind: IcebergType, actions: set[MaskAction]) -> None:
-    assert {action for action in MaskAction if takes(action, kind, required=False)} == actions
-    assert {action for action in MaskAction if takes(action, kind, required=True)} == actions - {MaskAction.REPLACE_WITH_NULL}
+def test_an_action_takes_the_types_that_the_specification_lists_and_no_other(kind: IcebergType | str, actions: set[MaskAction]) -> None:
+    of_column = NestedField(1, "value", kind).field_type
+    assert {action for action in MaskAction if takes(action, of_column, required=False)} == actions
+    assert {action for action in MaskAction if takes(action, of_column, required=True)} == actions - {MaskAction.REPLACE_WITH_NULL}

@@ -22,7 +22,7 @@ from tablecrypt.keys.column_keys import ColumnPolicy
 from tablecrypt.table.protection.tags import parse_tags, tagged_columns, written_tags
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt_catalog import EncryptedSqlCatalog
-from tests.support.protected_tables import TABLE_KEY, Clients, clients
+from tests.support.protected_tables import TABLE_KEY, Clients, clients, declare
 from tests.support.tables import metadata_of, new_table
 
 TAGS = {"encryption.column-tags": "pii: pii; secret: fin"}
@@ -143,7 +143,7 @@ def test_what_is_declared_wins_over_a_tag_and_what_is_left_out_of_a_declaration_
         both.payroll, schema("#pii", "#pii", None), **{"encryption.column-keys": "fin: c2", "encryption.column-mask.c3": "error"}
     )
     assert keys(table) == {"c2": "fin", "c3": "pii"}
-    table.transaction().set_properties({"encryption.column-keys": "fin: c4"}).commit_transaction()
+    declare(table, "fin: c4")
     assert keys(table) == {"c2": "pii", "c3": "pii", "c4": "fin"}
     table.transaction().remove_properties("encryption.column-keys").commit_transaction()
     assert keys(table) == {"c2": "pii", "c3": "pii"}

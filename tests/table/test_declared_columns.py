@@ -30,6 +30,7 @@ from tests.support.protected_tables import (
     TABLE_KEY,
     Clients,
     clients,
+    loaded,
     protected_table,
 )
 from tests.support.tables import new_table
@@ -68,7 +69,7 @@ def test_names_become_field_ids_and_nothing_else_is_stored(table: EncryptedTable
 
 
 def test_the_other_client_finds_the_same(both: Clients, table: EncryptedTable) -> None:
-    assert policy(cast("EncryptedTable", both.analyst.load_table(table.name()))) == policy(table)
+    assert policy(loaded(both.analyst, table.name())) == policy(table)
 
 
 def test_an_arrow_schema_gets_the_ids_that_the_table_has(both: Clients) -> None:
@@ -81,7 +82,7 @@ def test_an_arrow_schema_gets_the_ids_that_the_table_has(both: Clients) -> None:
 def test_a_table_may_be_declared_in_the_transaction_that_creates_it(both: Clients) -> None:
     with both.payroll.create_table_transaction("db.staged", PEOPLE_SCHEMA, properties=keys(f"{COLUMN_KEY}: ssn")) as transaction:
         transaction.set_properties({"encryption.column-mask.ssn": "redact"})
-    assert policy(cast("EncryptedTable", both.payroll.load_table("db.staged"))) == {SSN: (COLUMN_KEY, "redact")}
+    assert policy(loaded(both.payroll, "db.staged")) == {SSN: (COLUMN_KEY, "redact")}
 
 
 def test_a_column_can_be_declared_with_the_column_itself(table: EncryptedTable) -> None:

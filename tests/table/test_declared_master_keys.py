@@ -16,7 +16,7 @@ from tablecrypt.errors import KeyNotFoundError, KmsAccessDeniedError, Tablecrypt
 from tablecrypt.kms.factory import shared_kms
 from tablecrypt.table.replacement import stage_replacement
 from tablecrypt.table.transaction import EncryptedTransaction
-from tests.support.protected_tables import PEOPLE_SCHEMA, Clients, clients, protected_table, write_only
+from tests.support.protected_tables import PEOPLE_SCHEMA, Clients, clients, declare, protected_table, write_only
 
 TYPO: Final = {"encryption.key-id": "orders", "encryption.column-keys": "pi: ssn"}
 
@@ -66,16 +66,15 @@ def test_a_key_that_is_declared_later_is_tried_and_one_that_stays_is_not(both: C
             transaction.set_properties({"encryption.column-keys": declared})
     assert table.refresh().properties["encryption.column.2.key-id"] == "pii"
     before = counted()["wrap_key"]
-    with table.transaction() as transaction:
-        transaction.set_properties({"encryption.column-keys": "pii: ssn, person.email, note", "encryption.column-mask.ssn": "truncate(2)"})
+    declare(table, "pii: ssn, person.email, note", ssn="truncate(2)")
     assert counted()["wrap_key"] == before
-    table.transaction().set_properties({"encryption.column-keys": "pii: ssn, person.email; fin: note"}).commit_transaction()
+    declare(table, "pii: ssn, person.email; fin: note")
     assert counted()["wrap_key"] == before + 2, "fin is tried, and wraps a KEK"
 
 
 def test_a_tag_and_a_replacement_are_declarations_too(both: Clients) -> None:
     table = protected_table(both.payroll)
-    table.transaction().set_properties({"encryption.column-keys": "pii: ssn, person.email"}).commit_transaction()
+    declare(table, "pii: ssn, person.email")
     with pytest.raises(KeyNotFoundError, match="'pi'"), table.transaction() as transaction:
         stage_replacement(cast("EncryptedTransaction", transaction), PEOPLE_SCHEMA, table.spec(), {"encryption.column-keys": "pi: note"})
     tagging = both.payroll.create_table(

@@ -20,22 +20,7 @@ from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import BucketTransform, DayTransform, IdentityTransform, TruncateTransform, VoidTransform, YearTransform
 from pyiceberg.typedef import Record
-from pyiceberg.types import (
-    BinaryType,
-    BooleanType,
-    DateType,
-    DecimalType,
-    DoubleType,
-    FixedType,
-    FloatType,
-    IntegerType,
-    LongType,
-    NestedField,
-    PrimitiveType,
-    StringType,
-    StructType,
-    TimestampType,
-)
+from pyiceberg.types import DoubleType, FloatType, IntegerType, LongType, NestedField, PrimitiveType, StructType
 
 from tablecrypt.table._pyiceberg.arrow import InclusiveMetricsEvaluator
 from tablecrypt.table.planning.file_filter import FileFilter
@@ -44,18 +29,18 @@ from tests.support.manifest_bytes import entries_of, manifest_bytes, manifest_ro
 from tests.support.manifests import SNAPSHOT_ID, data_file
 
 SCHEMA: Final = Schema(
-    NestedField(1, "i", IntegerType()),
-    NestedField(2, "n", LongType()),
-    NestedField(3, "f", FloatType()),
-    NestedField(4, "x", DoubleType()),
-    NestedField(5, "t", StringType()),
-    NestedField(6, "b", BinaryType()),
-    NestedField(7, "d", DateType()),
-    NestedField(8, "at", TimestampType()),
-    NestedField(9, "m", DecimalType(9, 2)),
-    NestedField(10, "yes", BooleanType()),
-    NestedField(11, "fixed", FixedType(2)),
-    NestedField(12, "s", StructType(NestedField(13, "inner", LongType()))),
+    NestedField(1, "i", "int"),
+    NestedField(2, "n", "long"),
+    NestedField(3, "f", "float"),
+    NestedField(4, "x", "double"),
+    NestedField(5, "t", "string"),
+    NestedField(6, "b", "binary"),
+    NestedField(7, "d", "date"),
+    NestedField(8, "at", "timestamp"),
+    NestedField(9, "m", "decimal(9, 2)"),
+    NestedField(10, "yes", "boolean"),
+    NestedField(11, "fixed", "fixed[2]"),
+    NestedField(12, "s", StructType(NestedField(13, "inner", "long"))),
 )
 _WHOLE: Final = st.integers(-4, 4)
 _FLOATS: Final = st.sampled_from([-math.inf, -1.5, -0.0, 0.0, 1.1, 2.0, math.inf])

@@ -14,7 +14,7 @@ from pyiceberg.exceptions import CommitFailedException
 
 from tablecrypt import maintenance as m
 from tablecrypt.table.table import EncryptedTable
-from tests.support.protected_tables import OTHER_COLUMN_KEY, Clients, protected_table
+from tests.support.protected_tables import OTHER_COLUMN_KEY, Clients, declare, loaded, protected_table
 from tests.support.tables import metadata_of
 
 HASHED = {"encryption.column-mask.ssn": "hash"}
@@ -49,8 +49,7 @@ OPERATIONS: dict[str, Callable[[EncryptedTable], object]] = {
 
 @pytest.mark.parametrize("name", sorted(OPERATIONS))
 def test_hashes_are_the_same_before_and_after(both: Clients, name: str) -> None:
-    table = protected_table(both.payroll, **BOTH_HASHED)
-    table.append(rows(1))
+    table = protected_table(both.payroll, appends=[rows(1)], **BOTH_HASHED)
     make_keks_too_old(table)
     table.append(rows(2))
     (before, _) = hashes(both)
@@ -62,8 +61,7 @@ def test_hashes_are_the_same_before_and_after(both: Clients, name: str) -> None:
 
 
 def test_files_from_before_the_mask_get_the_same_hashes(both: Clients) -> None:
-    table = protected_table(both.payroll)
-    table.append(rows(1))
+    table = protected_table(both.payroll, appends=[rows(1)])
     table.transaction().set_properties(HASHED).commit_transaction()
     table.append(rows(2))
     m.reencrypt(table)
@@ -71,8 +69,7 @@ def test_files_from_before_the_mask_get_the_same_hashes(both: Clients) -> None:
 
 
 def test_shredding_the_column_is_the_end_of_its_hashes(both: Clients) -> None:
-    table = protected_table(both.payroll, **BOTH_HASHED)
-    table.append(rows(1))
+    table = protected_table(both.payroll, appends=[rows(1)], **BOTH_HASHED)
     m.shred_column(table, "ssn")
     table.refresh()
     table.append(rows(2))
@@ -81,10 +78,9 @@ def test_shredding_the_column_is_the_end_of_its_hashes(both: Clients) -> None:
 
 
 def test_another_master_key_gives_other_hashes_and_the_first_gives_its_own_again(both: Clients) -> None:
-    table = protected_table(both.payroll, **HASHED)
-    table.append(rows(1))
+    table = protected_table(both.payroll, appends=[rows(1)], **HASHED)
     for number, master_key_id in ((2, OTHER_COLUMN_KEY), (3, "pii")):
-        table.transaction().set_properties({"encryption.column-keys": f"{master_key_id}: ssn"}).commit_transaction()
+        declare(table, f"{master_key_id}: ssn")
         table.append(rows(number))
     first, other, again = hashes(both)
     assert first == again != other
@@ -92,7 +88,7 @@ def test_another_master_key_gives_other_hashes_and_the_first_gives_its_own_again
 
 def test_of_two_first_writers_one_is_refused_and_both_hash_alike_in_the_end(both: Clients) -> None:
     table = protected_table(both.payroll, **HASHED)
-    slow = cast("EncryptedTable", both.payroll.load_table("db.people"))
+    slow = loaded(both.payroll)
     transaction = slow.transaction()
     transaction.append(rows(1))
     table.append(rows(2))

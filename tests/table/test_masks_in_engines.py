@@ -24,7 +24,8 @@ from tablecrypt.kms.resilient import ResilientKeyManagementClient
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import TableFileIO
 from tablecrypt_catalog import EncryptedSqlCatalog
-from tests.support.protected_tables import COLUMN_KEY, TABLE_KEY, Clients, clients
+from tests.support.protected_tables import COLUMN_KEY, TABLE_KEY, Clients, clients, loaded
+from tests.support.tables import new_table
 
 pytestmark = pytest.mark.filterwarnings("ignore:Iceberg scan planning with the polars_iceberg plugin")
 
@@ -53,12 +54,12 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Clients:
 
 @pytest.fixture
 def people(both: Clients) -> EncryptedTable:
-    return cast("EncryptedTable", both.payroll.load_table("db.people"))
+    return loaded(both.payroll)
 
 
 @pytest.fixture
 def analyst(both: Clients) -> EncryptedTable:
-    return cast("EncryptedTable", both.analyst.load_table("db.people"))
+    return loaded(both.analyst)
 
 
 def refused(read: Callable[[], object], match: str = NAMES_BOTH_WAYS_OUT) -> None:
@@ -127,7 +128,7 @@ def test_rows_are_counted_where_the_first_column_is_protected(both: Clients) -> 
     """DuckDB asks for this column to count rows, and is refused it: it would ask in the same way to look at values."""
     rows, query = ROWS.select(["ssn", "person", "id", "note"]), "SELECT count(*) FROM people"
     both.payroll.create_table("db.first", rows.schema, properties=DECLARED).append(rows)
-    seen = cast("EncryptedTable", both.analyst.load_table("db.first"))
+    seen = loaded(both.analyst, "db.first")
     assert by_polars(seen, query) == by_datafusion(seen, query) == [(30,)]
     assert seen.scan().to_arrow_dataset().scanner(columns=[]).count_rows() == seen.scan().count() == 30
     refused(lambda: by_duckdb(seen, query))
@@ -146,7 +147,7 @@ ON_MASKS: Final[dict[str, list[Any]]] = {
 def test_who_asks_for_masks_gets_answers_about_masks(analyst: EncryptedTable, query: str) -> None:
     assert by_duckdb(analyst, query, masked="mask") == ON_MASKS[query]
     catalog = EncryptedSqlCatalog("prod", **{**analyst.catalog.properties, "encryption.masked-reads": "mask"})
-    asking = cast("EncryptedTable", catalog.load_table(analyst.name()))
+    asking = loaded(catalog, analyst.name())
     assert by_duckdb(asking, query) == ON_MASKS[query]
     refused(lambda: by_duckdb(asking, query, masked="error"))
 
@@ -220,9 +221,8 @@ def test_a_struct_is_refused_for_the_field_in_it(analyst: EncryptedTable) -> Non
 @pytest.mark.parametrize("mask", ["redact", "truncate(6)", "constant(hidden)", "hash"])
 def test_masks_that_files_hold_are_asked_for_too(both: Clients, mask: str) -> None:
     name = f"db.{mask[:4]}"
-    made = both.payroll.create_table(name, ROWS.schema, properties={**DECLARED, "encryption.column-mask.ssn": mask})
-    made.append(ROWS)
-    seen = cast("EncryptedTable", both.analyst.load_table(name))
+    new_table(both.payroll, name, appends=[ROWS], properties={**DECLARED, "encryption.column-mask.ssn": mask})
+    seen = loaded(both.analyst, name)
     query = "SELECT count(*) FROM people WHERE ssn LIKE '%8'"
     refused(lambda: by_duckdb(seen, query))
     shown = by_duckdb(seen, "SELECT ssn FROM people", masked="mask")
@@ -232,7 +232,7 @@ def test_masks_that_files_hold_are_asked_for_too(both: Clients, mask: str) -> No
 def test_a_right_that_is_withdrawn_ends_what_an_open_dataset_shows(tmp_path: Path) -> None:
     both = clients(tmp_path, {"encryption.kms.cache-ttl-ms": "0"})
     both.payroll.create_table("db.people", ROWS.schema, properties=DECLARED).append(ROWS)
-    table = cast("EncryptedTable", both.payroll.load_table("db.people"))
+    table = loaded(both.payroll)
     connection, query = table.scan().to_duckdb("people"), "SELECT count(*) FROM people WHERE lower(ssn) = 'ssn-0008'"
     assert connection.execute(query).fetchall() == [(2,)]
     keyring = MemoryKeyManagementClient({"kms.memory.name": both.payroll.properties["kms.memory.name"]})
@@ -260,8 +260,8 @@ def test_the_key_service_is_asked_once_for_each_master_key_however_often_columns
     reader, analyst = (EncryptedSqlCatalog("prod", **{**each.properties, **fresh}) for each in (both.payroll, both.analyst))
     asked, remembered = refusals().asked[COLUMN_KEY], refusals().remembered[COLUMN_KEY]
     for _ in range(3):
-        _all_ways(cast("EncryptedTable", reader.load_table("db.people")), "error")
-        _all_ways(cast("EncryptedTable", analyst.load_table("db.people")), "mask")
+        _all_ways(loaded(reader), "error")
+        _all_ways(loaded(analyst), "mask")
     assert _asked(reader) == _asked(analyst) == 2
     assert refusals().asked[COLUMN_KEY] == asked + 1
     assert refusals().remembered[COLUMN_KEY] > remembered + 10

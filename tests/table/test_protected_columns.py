@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from decimal import Decimal
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -24,12 +23,15 @@ from tablecrypt.table.table import EncryptedTable
 from tests.support.interrupted_catalog import InterruptedCatalog, at_commits
 from tests.support.protected_tables import (
     EMAIL,
-    PEOPLE_SCHEMA,
     SSN,
     Clients,
     clients,
     counted_columns,
+    declare,
+    loaded,
     opened_by_table_key,
+    person,
+    persons,
     protected_table,
     write_as_java_does,
 )
@@ -37,21 +39,6 @@ from tests.support.tables import files_below
 
 ROWS: Final = 30
 OWN_KEYS: Final = pytest.raises(ColumnKeyDeniedError)
-
-
-def _row(number: int) -> dict[str, Any]:
-    return {
-        "id": number,
-        "ssn": None if number % 7 == 0 else f"SSN-{number:04d}",
-        "salary": Decimal(number),
-        "person": None if number % 5 == 0 else {"email": f"mail-{number}@example.org", "age": number},
-        "phones": [f"+49-{number}"],
-        "note": f"note {number}",
-    }
-
-
-def _rows(*numbers: int) -> pa.Table:
-    return pa.Table.from_pylist([_row(number) for number in numbers], schema=schema_to_pyarrow(PEOPLE_SCHEMA, include_field_ids=False))
 
 
 def _masked(row: dict[str, Any]) -> dict[str, Any]:
@@ -65,30 +52,27 @@ def _all(table: EncryptedTable, **scan: Any) -> list[dict[str, Any]]:
 
 @pytest.fixture
 def people(both: Clients) -> EncryptedTable:
-    table = protected_table(both.payroll)
-    table.append(_rows(*range(20)))
-    table.append(_rows(*range(20, ROWS)))
-    return table
+    return protected_table(both.payroll, appends=[persons(*range(20)), persons(*range(20, ROWS))])
 
 
 @pytest.fixture
 def seen_by_analyst(both: Clients, people: EncryptedTable) -> EncryptedTable:
-    return cast("EncryptedTable", both.analyst.load_table(people.name()))
+    return loaded(both.analyst, people.name())
 
 
-EXPECTED: Final = [_row(number) for number in range(ROWS)]
+EXPECTED: Final = [person(number) for number in range(ROWS)]
 
 
 def test_with_the_right_the_rows_are_those_that_were_written(people: EncryptedTable) -> None:
     assert _all(people) == EXPECTED
-    assert _all(people, row_filter="ssn = 'SSN-0008'") == [_row(8)]
-    assert _all(people, row_filter="ssn is null") == [_row(number) for number in range(0, ROWS, 7)]
-    assert _all(people, row_filter="person.email = 'mail-21@example.org'") == [_row(21)]
+    assert _all(people, row_filter="ssn = 'SSN-0008'") == [person(8)]
+    assert _all(people, row_filter="ssn is null") == [person(number) for number in range(0, ROWS, 7)]
+    assert _all(people, row_filter="person.email = 'mail-21@example.org'") == [person(21)]
 
 
 def test_without_it_values_are_masked_and_everything_else_is_as_it_was(seen_by_analyst: EncryptedTable) -> None:
     assert _all(seen_by_analyst) == [_masked(row) for row in EXPECTED]
-    assert _all(seen_by_analyst, row_filter="id >= 28") == [_masked(_row(28)), _masked(_row(29))]
+    assert _all(seen_by_analyst, row_filter="id >= 28") == [_masked(person(28)), _masked(person(29))]
     assert _all(seen_by_analyst, selected_fields=("id", "note", "person.age"))[1] == {"id": 1, "person": {"age": 1}, "note": "note 1"}
     assert seen_by_analyst.scan("id < 5").count() == 5
     assert len(_all(seen_by_analyst, selected_fields=("id", "ssn", "_row_id"))) == ROWS
@@ -101,7 +85,7 @@ def test_long_text_columns_are_read_as_dictionaries_beside_hidden_ones(both: Cli
     names = pa.array([f"note {number % 9}" for number in range(count)])
     table.append(pa.table({"id": pa.array(range(count), pa.int64()), "ssn": names, "note": names}))
     assert table.scan(selected_fields=("ssn", "note")).to_arrow().group_by("ssn").aggregate([]).num_rows == 9
-    seen = cast("EncryptedTable", both.analyst.load_table(table.name())).scan("id >= 9").to_arrow()
+    seen = loaded(both.analyst, table.name()).scan("id >= 9").to_arrow()
     assert (seen["note"].null_count, seen["ssn"].null_count) == (0, count - 9)
 
 
@@ -143,9 +127,8 @@ _MASKS: Final[dict[str, tuple[str, Callable[[str], str | None]]]] = {
 @pytest.mark.parametrize("name", sorted(_MASKS))
 def test_stored_masks_are_what_readers_see_without_the_right(both: Clients, name: str) -> None:
     mask, masked = _MASKS[name]
-    table = protected_table(both.payroll, **{"encryption.column-mask.ssn": mask})
-    table.append(_rows(1, 2, 7))
-    seen = cast("EncryptedTable", both.analyst.load_table(table.name()))
+    table = protected_table(both.payroll, appends=[persons(1, 2, 7)], **{"encryption.column-mask.ssn": mask})
+    seen = loaded(both.analyst, table.name())
     shown = [row["ssn"] for row in _all(seen)]
     assert shown[:2] == [masked("SSN-0001"), masked("SSN-0002")]
     assert shown[2] == ("hidden" if name == "constant" else None)
@@ -157,9 +140,9 @@ def test_stored_masks_are_what_readers_see_without_the_right(both: Clients, name
 def test_hashes_join_within_a_table_and_nobody_else_can_make_them(both: Clients) -> None:
     tables = [protected_table(both.payroll, name, **{"encryption.column-mask.ssn": "hash"}) for name in ("db.one", "db.other")]
     for table in tables:
-        table.append(_rows(1, 2))
-        table.append(_rows(1))
-    shown = [[row["ssn"] for row in _all(cast("EncryptedTable", both.analyst.load_table(table.name())))] for table in tables]
+        table.append(persons(1, 2))
+        table.append(persons(1))
+    shown = [[row["ssn"] for row in _all(loaded(both.analyst, table.name()))] for table in tables]
     for first, again, other in shown:
         assert first == again != other
         assert re.fullmatch("[0-9a-f]{64}", first)
@@ -167,23 +150,21 @@ def test_hashes_join_within_a_table_and_nobody_else_can_make_them(both: Clients)
 
 
 def test_the_mask_error_refuses_the_column(both: Clients) -> None:
-    table = protected_table(both.payroll, **{"encryption.column-mask.ssn": "error"})
-    table.append(_rows(1))
-    seen = cast("EncryptedTable", both.analyst.load_table(table.name()))
+    table = protected_table(both.payroll, appends=[persons(1)], **{"encryption.column-mask.ssn": "error"})
+    seen = loaded(both.analyst, table.name())
     with OWN_KEYS:
         seen.scan().to_arrow()
     assert seen.scan(selected_fields=("id",)).to_arrow().num_rows == 1
 
 
 def test_a_mask_that_is_changed_holds_for_files_of_before_at_once(both: Clients) -> None:
-    table = protected_table(both.payroll, **{"encryption.column-mask.ssn": "truncate(6)"})
-    table.append(_rows(1))
-    table.transaction().set_properties({"encryption.column-mask.ssn": "null"}).commit_transaction()
-    table.append(_rows(2))
-    seen = cast("EncryptedTable", both.analyst.load_table(table.name()))
+    table = protected_table(both.payroll, appends=[persons(1)], **{"encryption.column-mask.ssn": "truncate(6)"})
+    declare(table, ssn="null")
+    table.append(persons(2))
+    seen = loaded(both.analyst, table.name())
     assert [row["ssn"] for row in _all(seen)] == [None, None]
-    table.transaction().set_properties({"encryption.column-mask.ssn": "redact"}).commit_transaction()
-    table.append(_rows(3))
+    declare(table, ssn="redact")
+    table.append(persons(3))
     seen.refresh()
     assert [row["ssn"] for row in _all(seen)] == ["SSN-00", None, "X" * 3 + "-9999"]
 
@@ -213,9 +194,9 @@ def test_what_reads_all_columns_to_write_them_again_is_refused_before_anything_i
     stored = files_below(tmp_path)
     changes: dict[str, Callable[[], Any]] = {
         "delete": lambda: seen_by_analyst.delete("id = 3"),
-        "overwrite": lambda: seen_by_analyst.overwrite(_rows(3), "id = 3"),
-        "upsert": lambda: seen_by_analyst.upsert(_rows(3), ["id"]),
-        "append": lambda: seen_by_analyst.append(_rows(99)),
+        "overwrite": lambda: seen_by_analyst.overwrite(persons(3), "id = 3"),
+        "upsert": lambda: seen_by_analyst.upsert(persons(3), ["id"]),
+        "append": lambda: seen_by_analyst.append(persons(99)),
         "compact": lambda: compact(seen_by_analyst, rewrite_all=True),
     }
     for name, change in changes.items():
@@ -226,11 +207,11 @@ def test_what_reads_all_columns_to_write_them_again_is_refused_before_anything_i
 
 def test_with_the_right_rows_are_changed_as_in_any_table(people: EncryptedTable, seen_by_analyst: EncryptedTable) -> None:
     people.delete("ssn = 'SSN-0008'")
-    people.overwrite(_rows(50), "id = 9")
-    changed = _rows(10).set_column(1, "ssn", pa.array(["SSN-new"], pa.large_string()))
-    people.upsert(pa.concat_tables([changed, _rows(51)]), ["id"])
+    people.overwrite(persons(50), "id = 9")
+    changed = persons(10).set_column(1, "ssn", pa.array(["SSN-new"], pa.large_string()))
+    people.upsert(pa.concat_tables([changed, persons(51)]), ["id"])
     compact(people, rewrite_all=True)
-    expected = [_row(number) for number in (*range(8), *range(10, ROWS), 50, 51)]
+    expected = [person(number) for number in (*range(8), *range(10, ROWS), 50, 51)]
     expected[8]["ssn"] = "SSN-new"
     assert _all(people) == expected
     assert _all(cast("EncryptedTable", seen_by_analyst.refresh())) == [_masked(row) for row in expected]
@@ -241,7 +222,7 @@ def test_renames_keep_the_protection_and_a_column_that_is_dropped_takes_it_along
 ) -> None:
     with people.update_schema() as update:
         update.rename_column("ssn", "tax_id")
-    people.append(_rows(40).rename_columns(["id", "tax_id", "salary", "person", "phones", "note"]))
+    people.append(persons(40).rename_columns(["id", "tax_id", "salary", "person", "phones", "note"]))
     seen_by_analyst.refresh()
     assert {row["tax_id"] for row in _all(seen_by_analyst)} == {None}
     assert [row["tax_id"] for row in _all(people)][-1] == "SSN-0040"
@@ -251,7 +232,7 @@ def test_renames_keep_the_protection_and_a_column_that_is_dropped_takes_it_along
         update.delete_column("tax_id")
     with people.update_schema() as update:
         update.add_column("shoe_size", StringType())
-    people.append(_rows(41).drop_columns(["ssn"]))
+    people.append(persons(41).drop_columns(["ssn"]))
     assert [row["id"] for row in _all(cast("EncryptedTable", seen_by_analyst.refresh()))] == [*range(ROWS), 40, 41]
     assert "tax_id" not in _all(people)[0]
 
@@ -269,25 +250,24 @@ def test_the_struct_of_a_protected_field_that_was_dropped_is_read_without_it(
 
 
 def test_time_travel_goes_back_over_the_day_on_which_the_column_was_protected(both: Clients) -> None:
-    table = protected_table(both.payroll, **{"encryption.column-keys": "", "write.delete.mode": "merge-on-read"})
-    table.append(_rows(1))
+    table = protected_table(both.payroll, appends=[persons(1)], **{"encryption.column-keys": "", "write.delete.mode": "merge-on-read"})
     first = table.metadata.current_snapshot_id
-    table.transaction().set_properties({"encryption.column-keys": "pii: ssn, person.email"}).commit_transaction()
-    table.append(_rows(2))
-    assert _all(table) == [_row(1), _row(2)]
-    assert _all(table, snapshot_id=first) == [_row(1)]
-    seen = cast("EncryptedTable", both.analyst.load_table(table.name()))
-    assert _all(seen) == [_masked(_row(1)), _masked(_row(2))]
-    assert _all(seen, snapshot_id=first) == [_masked(_row(1))]
+    declare(table, "pii: ssn, person.email")
+    table.append(persons(2))
+    assert _all(table) == [person(1), person(2)]
+    assert _all(table, snapshot_id=first) == [person(1)]
+    seen = loaded(both.analyst, table.name())
+    assert _all(seen) == [_masked(person(1)), _masked(person(2))]
+    assert _all(seen, snapshot_id=first) == [_masked(person(1))]
     query = "SELECT ssn, person FROM people ORDER BY id"
-    shown = [(None, _masked(_row(number))["person"]) for number in (1, 2)]
+    shown = [(None, _masked(person(number))["person"]) for number in (1, 2)]
     assert seen.scan(masked="mask").to_duckdb("people").execute(query).fetchall() == shown
 
 
 def test_a_file_that_holds_the_column_under_the_tables_key_is_refused(both: Clients, people: EncryptedTable) -> None:
     """As another engine writes it, or somebody who has the table's key and puts placeholders where values should be."""
-    write_as_java_does(people, _rows(77))
-    for table in (people, cast("EncryptedTable", both.analyst.load_table(people.name()))):
+    write_as_java_does(people, persons(77))
+    for table in (people, loaded(both.analyst, people.name())):
         with pytest.raises(TamperedFileError, match="though it was written when the column was protected"):
             table.scan().to_arrow()
         assert table.scan(selected_fields=("id",)).to_arrow().num_rows == ROWS + 1
@@ -296,7 +276,7 @@ def test_a_file_that_holds_the_column_under_the_tables_key_is_refused(both: Clie
 def test_a_bloom_filter_which_would_tell_values_outside_of_the_column_is_refused(people: EncryptedTable) -> None:
     with pytest.raises(ConfigurationError):
         people.transaction().set_properties({"write.parquet.bloom-filter-enabled.column.ssn": "true"}).commit_transaction()
-        people.append(_rows(60))
+        people.append(persons(60))
 
 
 def test_required_columns_have_empty_values_as_their_null(both: Clients) -> None:
@@ -310,7 +290,7 @@ def test_required_columns_have_empty_values_as_their_null(both: Clients) -> None
     row = {"id": 5, "name": "Ada", "home": {"street": "Main"}}
     table.append(pa.Table.from_pylist([row], schema=schema_to_pyarrow(schema, include_field_ids=False)))
     assert table.scan().to_arrow().to_pylist() == [row]
-    seen = cast("EncryptedTable", both.analyst.load_table("db.required"))
+    seen = loaded(both.analyst, "db.required")
     empty = {"id": 0, "name": "", "home": {"street": ""}}
     assert seen.scan().to_arrow().to_pylist() == [empty]
     assert seen.scan().to_arrow_batch_reader().read_all().to_pylist() == [empty]
@@ -322,8 +302,8 @@ def test_files_that_wait_for_their_commit_keep_their_column_keys_when_the_table_
     with table.update_spec() as spec:
         spec.add_identity("note")
     for number in range(3):
-        table.append(_rows(*(2 * number, 2 * number + 1)).set_column(5, "note", [["a", "b"]]))
-    table.transaction().set_properties({"encryption.column-keys": "pii: ssn"}).commit_transaction()
+        table.append(persons(*(2 * number, 2 * number + 1)).set_column(5, "note", [["a", "b"]]))
+    declare(table, "pii: ssn")
     faster = [CommitFailedException("others were faster")]
 
     def refuse_once() -> None:
@@ -333,5 +313,5 @@ def test_files_that_wait_for_their_commit_keep_their_column_keys_when_the_table_
     with at_commits(before=refuse_once):
         done = compact(table, rewrite_all=True, partial_progress=1, workers=1)
     assert (len(done.conflicts), done.groups) == (1, 1)
-    fresh = cast("EncryptedTable", both.payroll.load_table(table.name()))
-    assert [row["ssn"] for row in _all(fresh)] == [_row(number)["ssn"] for number in range(6)]
+    fresh = loaded(both.payroll, table.name())
+    assert [row["ssn"] for row in _all(fresh)] == [person(number)["ssn"] for number in range(6)]

@@ -53,8 +53,7 @@ def test_a_declaration_is_refused_while_such_a_setting_is_there(both: Clients, n
     table = protected_table(both.payroll, **{"encryption.column-keys": "", name: FEW[name]})
     with pytest.raises(ConfigurationError, match=name), table.transaction() as transaction:
         transaction.set_properties({"encryption.column-keys": "pii: ssn"})
-    with table.transaction() as transaction:
-        transaction.set_properties({"encryption.column-keys": "pii: ssn", name: str(LEAST[name])})
+    table.transaction().set_properties({"encryption.column-keys": "pii: ssn", name: str(LEAST[name])}).commit_transaction()
 
 
 @pytest.mark.parametrize("rows", [ROWS, "stream"], ids=["table", "stream"])
@@ -82,8 +81,7 @@ def test_a_table_with_such_a_setting_from_before_takes_other_changes_and_its_rep
 
 
 def test_compact_takes_no_smaller_files(both: Clients) -> None:
-    table = protected_table(both.payroll)
-    table.append(ROWS)
+    table = protected_table(both.payroll, appends=[ROWS])
     with pytest.raises(ConfigurationError, match=r"write\.target-file-size-bytes is 1"):
         m.compact(table, rewrite_all=True, target_file_size=1)
     assert m.compact(table, rewrite_all=True, target_file_size=LEAST_BYTES).added_files == 1
@@ -138,9 +136,7 @@ def test_the_smallest_settings_leave_many_rows_in_each_row_group_and_page(both: 
 
 
 def _appended(both: Clients) -> EncryptedTable:
-    table = protected_table(both.payroll)
-    table.append(ROWS)
-    return table
+    return protected_table(both.payroll, appends=[ROWS])
 
 
 def _reencrypted(both: Clients) -> EncryptedTable:

@@ -25,13 +25,8 @@ from pyiceberg.transforms import (
     YearTransform,
 )
 from pyiceberg.types import (
-    BinaryType,
     BooleanType,
     DateType,
-    DecimalType,
-    DoubleType,
-    FixedType,
-    FloatType,
     IcebergType,
     IntegerType,
     ListType,
@@ -40,11 +35,6 @@ from pyiceberg.types import (
     NestedField,
     StringType,
     StructType,
-    TimestampNanoType,
-    TimestampType,
-    TimestamptzNanoType,
-    TimestamptzType,
-    TimeType,
     UUIDType,
 )
 
@@ -53,37 +43,37 @@ from tests.support.plaintext import CANARY
 from tests.support.tables import ENCRYPTED, new_table
 
 UTC = dt.UTC
-VALUES: dict[str, tuple[IcebergType, list[object]]] = {
-    "boolean": (BooleanType(), [True, False, None]),
-    "int": (IntegerType(), [-(2**31), 2**31 - 1, None]),
-    "long": (LongType(), [-(2**63), 2**63 - 1, None]),
-    "float": (FloatType(), [float("-inf"), 1.5, None]),
-    "double": (DoubleType(), [float("nan"), -0.0, None]),
-    "decimal9": (DecimalType(9, 2), [decimal.Decimal("-9999999.99"), decimal.Decimal("0.01"), None]),
-    "decimal18": (DecimalType(18, 6), [decimal.Decimal("99999999999.999999"), decimal.Decimal("-0.000001"), None]),
-    "decimal38": (DecimalType(38, 0), [decimal.Decimal(10**38 - 1), decimal.Decimal(-(10**38) + 1), None]),
-    "date": (DateType(), [dt.date(1, 1, 1), dt.date(9999, 12, 31), None]),
-    "time": (TimeType(), [dt.time(0), dt.time(23, 59, 59, 999999), None]),
-    "timestamp": (TimestampType(), [dt.datetime(1, 1, 1), dt.datetime(2026, 1, 1, 1, 1, 1, 1), None]),
-    "timestamptz": (TimestamptzType(), [dt.datetime(1969, 12, 31, tzinfo=UTC), dt.datetime(2026, 1, 1, tzinfo=UTC), None]),
-    "timestamp_ns": (TimestampNanoType(), [dt.datetime(1970, 1, 1), dt.datetime(2026, 1, 1, 1, 1, 1, 1), None]),
-    "timestamptz_ns": (TimestamptzNanoType(), [dt.datetime(1969, 12, 31, tzinfo=UTC), dt.datetime(2026, 1, 1, tzinfo=UTC), None]),
-    "string": (StringType(), ["", f"\u0000 häß \U0001f512 {CANARY}", None]),
-    "uuid": (UUIDType(), [uuid.UUID(int=0), uuid.UUID(int=2**128 - 1), None]),
-    "fixed": (FixedType(3), [b"\x00\x00\x00", b"\xff\xfe\xfd", None]),
-    "binary": (BinaryType(), [b"", bytes(range(256)), None]),
+VALUES: dict[str, tuple[IcebergType | str, list[object]]] = {
+    "boolean": ("boolean", [True, False, None]),
+    "int": ("int", [-(2**31), 2**31 - 1, None]),
+    "long": ("long", [-(2**63), 2**63 - 1, None]),
+    "float": ("float", [float("-inf"), 1.5, None]),
+    "double": ("double", [float("nan"), -0.0, None]),
+    "decimal9": ("decimal(9, 2)", [decimal.Decimal("-9999999.99"), decimal.Decimal("0.01"), None]),
+    "decimal18": ("decimal(18, 6)", [decimal.Decimal("99999999999.999999"), decimal.Decimal("-0.000001"), None]),
+    "decimal38": ("decimal(38, 0)", [decimal.Decimal(10**38 - 1), decimal.Decimal(-(10**38) + 1), None]),
+    "date": ("date", [dt.date(1, 1, 1), dt.date(9999, 12, 31), None]),
+    "time": ("time", [dt.time(0), dt.time(23, 59, 59, 999999), None]),
+    "timestamp": ("timestamp", [dt.datetime(1, 1, 1), dt.datetime(2026, 1, 1, 1, 1, 1, 1), None]),
+    "timestamptz": ("timestamptz", [dt.datetime(1969, 12, 31, tzinfo=UTC), dt.datetime(2026, 1, 1, tzinfo=UTC), None]),
+    "timestamp_ns": ("timestamp_ns", [dt.datetime(1970, 1, 1), dt.datetime(2026, 1, 1, 1, 1, 1, 1), None]),
+    "timestamptz_ns": ("timestamptz_ns", [dt.datetime(1969, 12, 31, tzinfo=UTC), dt.datetime(2026, 1, 1, tzinfo=UTC), None]),
+    "string": ("string", ["", f"\u0000 häß \U0001f512 {CANARY}", None]),
+    "uuid": ("uuid", [uuid.UUID(int=0), uuid.UUID(int=2**128 - 1), None]),
+    "fixed": ("fixed[3]", [b"\x00\x00\x00", b"\xff\xfe\xfd", None]),
+    "binary": ("binary", [b"", bytes(range(256)), None]),
     "list": (ListType(100, StringType(), element_required=False), [[], [CANARY, None], None]),
     "map": (MapType(101, StringType(), 102, LongType(), value_required=False), [[], [("a", 1), ("b", None)], None]),
     "struct": (
-        StructType(NestedField(103, "x", LongType()), NestedField(104, "y", StructType(NestedField(105, "z", StringType())))),
+        StructType(NestedField(103, "x", "long"), NestedField(104, "y", StructType(NestedField(105, "z", "string")))),
         [{"x": 1, "y": {"z": CANARY}}, {"x": None, "y": None}, None],
     ),
     "list_of_structs": (
-        ListType(106, StructType(NestedField(107, "a", LongType()), NestedField(108, "b", ListType(109, DateType())))),
+        ListType(106, StructType(NestedField(107, "a", "long"), NestedField(108, "b", ListType(109, DateType())))),
         [[], [{"a": 1, "b": [dt.date(2026, 1, 1)]}, {"a": None, "b": None}], None],
     ),
     "map_of_structs": (
-        MapType(110, IntegerType(), 111, StructType(NestedField(112, "t", TimestamptzType()))),
+        MapType(110, IntegerType(), 111, StructType(NestedField(112, "t", "timestamptz"))),
         [[], [(1, {"t": dt.datetime(2026, 1, 1, tzinfo=UTC)})], None],
     ),
     "map_of_lists": (
@@ -102,7 +92,7 @@ def table_of(schema: Schema, columns: dict[str, list[object]]) -> pa.Table:
 @pytest.mark.parametrize("name", VALUES)
 def test_values_of_every_type_come_back(catalog: Catalog, name: str) -> None:
     kind, values = VALUES[name]
-    schema = Schema(NestedField(1, "id", LongType()), NestedField(2, "value", kind))
+    schema = Schema(NestedField(1, "id", "long"), NestedField(2, "value", kind))
     rows = table_of(schema, {"id": [1, 2, 3], "value": values})
     table = new_table(catalog, schema=schema, appends=[rows, rows.slice(1, 2)])
     assert_same_rows(table.scan().to_arrow(), pa.concat_tables([rows, rows.slice(1, 2)]))
@@ -112,7 +102,7 @@ def test_values_of_every_type_come_back(catalog: Catalog, name: str) -> None:
 
 def test_uuids_in_lists_come_back(catalog: Catalog) -> None:
     refs = [uuid.UUID(int=0), uuid.UUID(int=2**128 - 1)]
-    schema = Schema(NestedField(1, "id", LongType()), NestedField(2, "refs", ListType(3, UUIDType(), element_required=False)))
+    schema = Schema(NestedField(1, "id", "long"), NestedField(2, "refs", ListType(3, UUIDType(), element_required=False)))
     # From their bytes: Arrow builds no list of an extension's values.
     elements = pa.ExtensionArray.from_storage(pa.uuid(), pa.array([ref.bytes for ref in refs], pa.binary(16)))
     rows = pa.table({"id": [1, 2], "refs": pa.ListArray.from_arrays([0, 1, 2], elements)})
@@ -136,7 +126,7 @@ PARTITIONED: list[tuple[str, Transform]] = [  # type: ignore[type-arg]
 def test_tables_partitioned_by_every_transform_and_type_read_back(catalog: Catalog, name: str, transform: Transform) -> None:  # type: ignore[type-arg]
     kind, values = VALUES[name]
     values = ["a", "b", None] if name == "string" else values
-    schema = Schema(NestedField(1, "id", LongType()), NestedField(2, "value", kind), NestedField(3, "text", StringType()))
+    schema = Schema(NestedField(1, "id", "long"), NestedField(2, "value", kind), NestedField(3, "text", "string"))
     rows = table_of(schema, {"id": [1, 2, 3], "value": values, "text": [CANARY] * 3})
     spec = PartitionSpec(PartitionField(2, 1000, transform, "part"))
     table = new_table(catalog, schema=schema, appends=[rows], partitioned_by=spec)
@@ -147,7 +137,7 @@ def test_tables_partitioned_by_every_transform_and_type_read_back(catalog: Catal
 
 
 def test_a_sort_order_is_kept_in_the_metadata(catalog: Catalog) -> None:
-    schema = Schema(NestedField(1, "id", LongType()))
+    schema = Schema(NestedField(1, "id", "long"))
     order = SortOrder(SortField(1, IdentityTransform(), SortDirection.DESC, NullOrder.NULLS_LAST))
     table = catalog.create_table("db.t", schema, sort_order=order, properties=ENCRYPTED)
     table.append(pa.table({"id": pa.array([1, 3, 2], pa.int64())}))

@@ -23,21 +23,7 @@ from pyiceberg.schema import Schema, assign_fresh_schema_ids
 from pyiceberg.table import ALWAYS_TRUE
 from pyiceberg.transforms import BucketTransform, DayTransform, IdentityTransform
 from pyiceberg.typedef import Record
-from pyiceberg.types import (
-    BinaryType,
-    DateType,
-    DecimalType,
-    FixedType,
-    LongType,
-    NestedField,
-    StringType,
-    TimestampNanoType,
-    TimestampType,
-    TimestamptzNanoType,
-    TimeType,
-    UnknownType,
-    UUIDType,
-)
+from pyiceberg.types import DateType, NestedField, TimestampNanoType, TimestampType, TimestamptzNanoType, TimeType
 
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import ConfigurationError
@@ -51,7 +37,7 @@ from tests.support.plaintext import CANARY
 from tests.support.sample_rows import many_rows
 from tests.support.table_files import Keys, TableFiles
 
-SCHEMA = Schema(NestedField(1, "id", LongType(), required=True), NestedField(2, "text", StringType()), NestedField(3, "day", DateType()))
+SCHEMA = Schema(NestedField(1, "id", "long", required=True), NestedField(2, "text", "string"), NestedField(3, "day", "date"))
 ARROW = pa.schema([pa.field("id", pa.int64(), nullable=False), ("text", pa.string()), ("day", pa.date32())])
 
 
@@ -335,13 +321,13 @@ def test_stored_lineage_is_read_and_its_gaps_are_inherited(tmp_path: Path) -> No
 
 
 def test_a_tables_own_column_may_be_named_like_lineage(tmp_path: Path) -> None:
-    files = TableFiles(tmp_path, Schema(NestedField(1, "_row_id", StringType())))
+    files = TableFiles(tmp_path, Schema(NestedField(1, "_row_id", "string")))
     table = pa.table({"_row_id": [CANARY]})
     assert read(files, written(files, table)).to_pylist() == table.to_pylist()
 
 
 def test_names_that_avro_does_not_allow_are_written_as_pyiceberg_does(tmp_path: Path) -> None:
-    files = TableFiles(tmp_path, Schema(NestedField(1, "a b/c.d", StringType()), NestedField(2, "9 ü", LongType())))
+    files = TableFiles(tmp_path, Schema(NestedField(1, "a b/c.d", "string"), NestedField(2, "9 ü", "long")))
     table = pa.table({"a b/c.d": [CANARY], "9 ü": pa.array([1], pa.int64())})
     assert read(files, written(files, table)).to_pylist() == table.to_pylist()
 
@@ -357,7 +343,7 @@ def test_many_types_are_read_as_they_were_written(tmp_path: Path) -> None:
 @pytest.mark.parametrize("spec", [PartitionSpec(), PartitionSpec(PartitionField(1, 1000, IdentityTransform(), "name"))])
 def test_views_are_written_as_plain_types(tmp_path: Path, spec: PartitionSpec) -> None:
     """DuckDB and Polars give views, and a file of them could not be filtered."""
-    files = TableFiles(tmp_path, Schema(NestedField(1, "name", StringType()), NestedField(2, "code", BinaryType())), spec)
+    files = TableFiles(tmp_path, Schema(NestedField(1, "name", "string"), NestedField(2, "code", "binary")), spec)
     names, codes = pa.array(["a", "b" * 20, None], pa.string_view()), pa.array([b"a", None, b"c"], pa.binary_view())
     table = pa.table({"name": names, "code": codes})
     for given in (table, table.to_reader()):
@@ -368,16 +354,16 @@ def test_views_are_written_as_plain_types(tmp_path: Path, spec: PartitionSpec) -
 
 
 SPECIAL = Schema(
-    NestedField(1, "key", UUIDType()),
-    NestedField(2, "fixed", FixedType(3)),
-    NestedField(3, "time", TimeType()),
-    NestedField(4, "nanos", TimestampNanoType()),
-    NestedField(5, "instant", TimestamptzNanoType()),
-    NestedField(6, "micros", TimestampType()),
-    NestedField(7, "nothing", UnknownType()),
-    NestedField(8, "large", DecimalType(38, 10)),
-    NestedField(9, "small", DecimalType(5, 2)),
-    NestedField(10, "binary", BinaryType()),
+    NestedField(1, "key", "uuid"),
+    NestedField(2, "fixed", "fixed[3]"),
+    NestedField(3, "time", "time"),
+    NestedField(4, "nanos", "timestamp_ns"),
+    NestedField(5, "instant", "timestamptz_ns"),
+    NestedField(6, "micros", "timestamp"),
+    NestedField(7, "nothing", "unknown"),
+    NestedField(8, "large", "decimal(38, 10)"),
+    NestedField(9, "small", "decimal(5, 2)"),
+    NestedField(10, "binary", "binary"),
 )
 
 

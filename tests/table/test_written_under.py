@@ -13,7 +13,7 @@ from pyiceberg.types import NestedField, StringType
 from tablecrypt.keys.column_keys import ColumnMask, ColumnPolicy, ProtectedColumn
 from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.protection.writing import StaleWriteError, WrittenUnder
-from tests.support.protected_tables import EMAIL, SSN, clients, protected_table
+from tests.support.protected_tables import EMAIL, SSN, clients, declare, protected_table
 from tests.support.tables import metadata_of
 
 LATER = 7
@@ -25,8 +25,7 @@ def metadata(tmp_path: Path) -> EncryptedTableMetadata:
     """A table whose files may lack the protection of ssn up to sequence number 1."""
     table = protected_table(clients(tmp_path).payroll, **{"encryption.column-keys": "pii: person.email"})
     table.append(pa.table({"id": [1], "ssn": ["x"]}))
-    with table.transaction() as transaction:
-        transaction.set_properties({"encryption.column-keys": "pii: ssn, person.email", "encryption.column-mask.ssn": "truncate(2)"})
+    declare(table, "pii: ssn, person.email", ssn="truncate(2)")
     return metadata_of(table)
 
 

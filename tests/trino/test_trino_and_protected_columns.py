@@ -24,7 +24,7 @@ from tablecrypt.table.table import EncryptedTable
 from tests.support.aws import AwsServer
 from tests.support.compare import assert_same_rows
 from tests.support.hidden_column_files import ProtectedFile
-from tests.support.java_access import BLOCK, DATA, DOCUMENT, MASKS, NAMED, ON_MASKS, QUERIES, RIGHT, SMALL
+from tests.support.java_access import DATA, MASKS, NAMED, ON_MASKS, PART, QUERIES, RIGHT, SMALL
 from tests.support.java_access import TYPES as ACCESS_TYPES
 from tests.support.plaintext_scan import unwatch
 from tests.support.table_changes import rows
@@ -59,9 +59,7 @@ def table(judge: Trino, aws: AwsServer) -> EncryptedTable:
 @pytest.fixture(scope="module")
 def of_java() -> dict[str, str]:
     """What the page says of each statement."""
-    found = BLOCK.search(DOCUMENT.read_text())
-    assert found is not None
-    return dict(re.findall(r"^\| `(.*)` \| (.*) \|$", found[0], re.MULTILINE))
+    return dict(re.findall(r"^\| `(.*)` \| (.*) \|$", PART.read(), re.MULTILINE))
 
 
 @pytest.mark.parametrize("query", ASKED)

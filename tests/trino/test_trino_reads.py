@@ -26,12 +26,9 @@ from pyiceberg.transforms import (
     YearTransform,
 )
 from pyiceberg.types import (
-    BinaryType,
     BooleanType,
-    DateType,
     DecimalType,
     DoubleType,
-    FloatType,
     IntegerType,
     ListType,
     LongType,
@@ -40,11 +37,6 @@ from pyiceberg.types import (
     PrimitiveType,
     StringType,
     StructType,
-    TimestampNanoType,
-    TimestampType,
-    TimestamptzType,
-    TimeType,
-    UUIDType,
 )
 
 from tablecrypt.maintenance import compact, prune_keys, reencrypt, rewrap, rotate_kek, share
@@ -61,25 +53,25 @@ LENGTHS: Final = ("16", "24", "32")
 READ: Final = [each for each in CHANGES if "merge-on-read" not in each.name and "key length" not in each.name]
 
 ALL_TYPES: Final = Schema(
-    NestedField(1, "flag", BooleanType()),
-    NestedField(2, "small", IntegerType()),
-    NestedField(3, "big", LongType()),
-    NestedField(4, "ratio", FloatType()),
-    NestedField(5, "exact", DoubleType()),
-    NestedField(6, "price", DecimalType(9, 2)),
-    NestedField(7, "amount", DecimalType(18, 4)),
-    NestedField(8, "large", DecimalType(38, 10)),
-    NestedField(9, "day", DateType()),
-    NestedField(10, "time", TimeType()),
-    NestedField(11, "local", TimestampType()),
-    NestedField(12, "instant", TimestamptzType()),
-    NestedField(13, "text", StringType()),
-    NestedField(14, "id", UUIDType()),
-    NestedField(15, "bytes", BinaryType()),
-    NestedField(17, "pair", StructType(NestedField(18, "left", IntegerType()), NestedField(19, "right", StringType()))),
+    NestedField(1, "flag", "boolean"),
+    NestedField(2, "small", "int"),
+    NestedField(3, "big", "long"),
+    NestedField(4, "ratio", "float"),
+    NestedField(5, "exact", "double"),
+    NestedField(6, "price", "decimal(9, 2)"),
+    NestedField(7, "amount", "decimal(18, 4)"),
+    NestedField(8, "large", "decimal(38, 10)"),
+    NestedField(9, "day", "date"),
+    NestedField(10, "time", "time"),
+    NestedField(11, "local", "timestamp"),
+    NestedField(12, "instant", "timestamptz"),
+    NestedField(13, "text", "string"),
+    NestedField(14, "id", "uuid"),
+    NestedField(15, "bytes", "binary"),
+    NestedField(17, "pair", StructType(NestedField(18, "left", "int"), NestedField(19, "right", "string"))),
     NestedField(20, "many", ListType(21, LongType(), element_required=False)),
     NestedField(22, "lookup", MapType(23, StringType(), 24, DecimalType(9, 2), value_required=False)),
-    NestedField(25, "pairs", ListType(26, StructType(NestedField(27, "at", TimestampType())), element_required=False)),
+    NestedField(25, "pairs", ListType(26, StructType(NestedField(27, "at", "timestamp")), element_required=False)),
 )
 
 
@@ -224,7 +216,7 @@ def test_trino_reads_tables_whose_keys_were_maintained(judge: Trino, operation: 
 
 
 def test_trino_reads_nanoseconds(judge: Trino) -> None:
-    schema = Schema(NestedField(1, "at", TimestampNanoType()))
+    schema = Schema(NestedField(1, "at", "timestamp_ns"))
     moments = pa.table({"at": pa.array([1_700_000_000_123_456_789], pa.timestamp("ns"))})
     table = new_table(judge.catalog, new_name(), schema, appends=[moments])
 

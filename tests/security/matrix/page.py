@@ -8,14 +8,13 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
 from typing import Final, Protocol
 
 from tests.security.matrix.admissions import ADMISSIONS
 from tests.security.matrix.attacks import Attack
 from tests.security.matrix.cells import Cell, Outcome
+from tests.support.pages import MadePart
 
-DOCUMENT: Final = Path(__file__).parents[3] / "docs" / "security-campaign.md"
 OUTCOMES: Final = tuple(Outcome)
 
 
@@ -31,9 +30,9 @@ class Sentence(Protocol):
         """Word by word."""
 
 
-def block(name: str) -> re.Pattern[str]:
-    """What finds a generated part of the page."""
-    return re.compile(rf"(?<=<!-- {name}: begin -->\n).*?(?=<!-- {name}: end -->)", re.DOTALL)
+def part(name: str) -> MadePart:
+    """A generated part of the page."""
+    return MadePart("security-campaign.md", name)
 
 
 def place(target: str) -> str:
@@ -50,9 +49,7 @@ def attack_counts(attacks: Iterable[Attack]) -> dict[tuple[str, str], int]:
 
 def written_counts(name: str) -> dict[tuple[str, str], int]:
     """What the page says of that."""
-    found = block(name).search(DOCUMENT.read_text(encoding="utf-8"))
-    assert found is not None
-    rows = re.findall(r"^\| ([^|]+) \| `([^|]+)` \| (\d+) \|", found.group(), re.MULTILINE)
+    rows = re.findall(r"^\| ([^|]+) \| `([^|]+)` \| (\d+) \|", part(name).read(), re.MULTILINE)
     return {(attacker, target): int(count) for attacker, target, count in rows}
 
 
@@ -75,8 +72,7 @@ def rendered(cells: Sequence[Cell], admissions: Sequence[Sentence] = ADMISSIONS)
 
 def write(name: str, cells: Sequence[Cell], admissions: Sequence[Sentence] = ADMISSIONS) -> None:
     """Write the tables into the page. Arguments: the part of it, and those of `rendered`."""
-    text = DOCUMENT.read_text(encoding="utf-8")
-    DOCUMENT.write_text(block(name).sub(lambda _: rendered(cells, admissions), text), encoding="utf-8")
+    part(name).write(rendered(cells, admissions))
 
 
 def _table(cells: Sequence[Cell], names: list[str], of: Callable[[Cell], tuple[str, ...]]) -> str:

@@ -36,7 +36,7 @@ from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import TableFileIO
 from tablecrypt_catalog import EncryptedSqlCatalog
 from tests.security.matrix.saved import SavedFolder
-from tests.support.protected_tables import SSN, Clients, clients, protected_table
+from tests.support.protected_tables import SSN, Clients, clients, loaded, protected_table
 from tests.support.tables import path_of
 
 NAME: Final = "db.people"
@@ -75,7 +75,7 @@ class People(SavedFolder):
         }
         table = protected_table(made.payroll, NAME, **properties)
         states = _with_history(table)
-        table = cast("EncryptedTable", made.payroll.load_table(NAME))
+        table = loaded(made.payroll)
         scene = cls(folder=folder, pointer=table.metadata_location, clients=made, rows=states[-1], earlier=states[:-1])
         assert read(table) == as_read(scene.rows)
         scene.at_rest = scene.state()
@@ -87,7 +87,7 @@ class People(SavedFolder):
 
     def load(self, client: str = "right-holder") -> EncryptedTable:
         """Load the table, as the catalog has it now."""
-        return cast("EncryptedTable", self.client(client).load_table(NAME))
+        return loaded(self.client(client))
 
     def write_metadata(self, metadata: Mapping[str, Any]) -> None:
         """Commit edited metadata as the next version, past every client, as another engine does."""
@@ -131,7 +131,7 @@ class People(SavedFolder):
     def _tables(self, client: str) -> Iterator[EncryptedTable]:
         for name in self.client(client).list_tables("db"):
             try:
-                yield cast("EncryptedTable", self.client(client).load_table(name))
+                yield loaded(self.client(client), name)
             except (TablecryptError, OSError, NoSuchTableError):
                 continue
 

@@ -32,7 +32,7 @@ from tablecrypt.parquet.uniform import ReadRequest, UniformParquetFile
 from tests.security.matrix.saved import SavedFolder
 from tests.support.aws import AwsServer
 from tests.support.plaintext import CANARY
-from tests.support.tables import MASTER_KEY, TEAM_SCHEMA, TEAMS, encrypted_sql_catalog, maintained_table, metadata_of, path_of
+from tests.support.tables import MASTER_KEY, encrypted_sql_catalog, maintained_table, metadata_of, path_of, team_rows
 
 NAME: Final = "db.orders"
 OTHER: Final = "db.other"
@@ -129,7 +129,7 @@ def _with_history(table: Table, default: str | None) -> tuple[Table, bytes]:
     head = table.current_snapshot()
     assert head is not None
     table.manage_snapshots().create_branch(head.snapshot_id, "side").create_tag(head.snapshot_id, "closed").commit()
-    table.append(_rows(200), branch="side")
+    table.append(team_rows(200), branch="side")
     with table.update_schema() as schema:
         schema.add_column("extra", StringType(), default_value=default)
     with table.update_spec() as spec:
@@ -142,20 +142,13 @@ def _with_history(table: Table, default: str | None) -> tuple[Table, bytes]:
     retired = table.io.manager.kms.unwrap_key(kek.wrapped_bytes(), MASTER_KEY)  # type: ignore[attr-defined]
     rotate_kek(table)
     table = table.refresh()
-    table.append(_rows(300).append_column("extra", pa.array(["new"] * 20)))
+    table.append(team_rows(300).append_column("extra", pa.array(["new"] * 20)))
     return table.refresh(), retired
-
-
-def _rows(first: int) -> pa.Table:
-    ids = range(first, first + 20)
-    return pa.table(
-        {"id": ids, "team": [TEAMS[each % 2] for each in ids], "note": [f"{CANARY} {each}" for each in ids]}, schema=TEAM_SCHEMA.as_arrow()
-    )
 
 
 def _history_of_rows(default: str | None) -> list[Rows]:
     """The rows of every state: two appends, the delete, the branch, and what is now. A column that is younger has its default."""
-    first, second, side, last = (_rows(each).to_pylist() for each in (0, 100, 200, 300))
+    first, second, side, last = (team_rows(each).to_pylist() for each in (0, 100, 200, 300))
     left = [row for row in [*first, *second] if row["id"] != 3]
     states = [first, [*first, *second], left, [*left, *side]]
     defaulted = [ordered({**row, "extra": default} for row in state) for state in states]

@@ -18,7 +18,7 @@ from pyiceberg.catalog import Catalog, load_catalog
 
 import tablecrypt.spark as tcs
 from tests.support.aws import AwsServer
-from tests.support.iceberg_sql.page import PAGE, SECTIONS, as_table, in_table
+from tests.support.iceberg_sql.page import PART, SECTIONS, as_table
 from tests.support.iceberg_sql.statements import Section, Statement
 from tests.support.rest_server import RestServer
 
@@ -173,4 +173,4 @@ def _unexpected(statement: Statement, said: str) -> str | None:
 
 
 def test_the_page_shows_the_statements_that_are_run() -> None:
-    assert in_table(PAGE.read_text(encoding="utf-8")) == as_table(), "run: python -m tests.support.iceberg_sql.page"
+    assert PART.read() == as_table(), "run: python -m tests.support.iceberg_sql.page"

@@ -3,43 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Final
 
 from tests.support.iceberg_sql.ddl import DDL
 from tests.support.iceberg_sql.procedures import PROCEDURES
 from tests.support.iceberg_sql.queries import QUERIES
-from tests.support.iceberg_sql.statements import Section
 from tests.support.iceberg_sql.writes import WRITES
+from tests.support.pages import MadePart
 
 SECTIONS: Final = (*DDL, *QUERIES, *WRITES, *PROCEDURES)
-PAGE: Final = Path(__file__).parents[3] / "docs" / "spark-sql.md"
-BEGIN: Final = "<!-- statements: begin -->"
-END: Final = "<!-- statements: end -->"
+PART: Final = MadePart("spark-sql.md", "statements")
 
 
-def in_table(page: str) -> str:
-    """The part of docs/spark-sql.md that is made here."""
-    return page.partition(BEGIN)[2].partition(END)[0].strip()
-
-
-def as_table(sections: tuple[Section, ...] = SECTIONS) -> str:
+def as_table() -> str:
     """The statements as Markdown, a table for each page."""
-    return "\n".join(_lines(sections)).strip()
+    return "\n".join(("", *_lines(), ""))
 
 
-def summary(sections: tuple[Section, ...] = SECTIONS) -> str:
+def summary() -> str:
     """How many statements there are, and how many of them work."""
-    statements = [statement for section in sections for statement in section.statements]
+    statements = [statement for section in SECTIONS for statement in section.statements]
     works = sum(statement.refused is None for statement in statements)
     return f"{works} of {len(statements)} statements work ({100 * works / len(statements):.0f} %)."
 
 
-def _lines(sections: tuple[Section, ...]) -> Iterator[str]:
-    yield from (summary(sections), "")
-    for page in dict.fromkeys(section.page for section in sections):
+def _lines() -> Iterator[str]:
+    yield from (summary(), "")
+    for page in dict.fromkeys(section.page for section in SECTIONS):
         yield from (f"#### {page}", "", "| statement | | tests besides |", "|---|---|---|")
-        for section in sections:
+        for section in SECTIONS:
             if section.page != page:
                 continue
             yield f"| **{section.title}** | | {section.also} |"
@@ -53,11 +45,5 @@ def _one_line(sql: str) -> str:
     return " ".join(sql.split()).replace("|", "\\|")
 
 
-def main() -> None:
-    """Write the table into the page."""
-    before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
-    PAGE.write_text(f"{before}{BEGIN}\n\n{as_table()}\n\n{END}{rest.partition(END)[2]}", encoding="utf-8")
-
-
 if __name__ == "__main__":
-    main()
+    PART.write(as_table())
