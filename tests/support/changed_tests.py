@@ -121,8 +121,8 @@ def _above(path: str, tests: Sequence[str]) -> list[Choice]:
     for library, mirror in MIRRORS.items():
         if not path.startswith(library):
             continue
-        for folder in PurePosixPath(path.removeprefix(library)).parents[:-1]:
-            around = [test for test in tests if test.startswith(f"{mirror}{folder}/")]
+        for folder in PurePosixPath(mirror + path.removeprefix(library)).parents:
+            around = [test for test in tests if test.startswith(f"{folder}/")]
             if around:
                 return [Choice(0, test, f"mirrors a folder around {path}") for test in around]
     return []
