@@ -24,7 +24,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from threading import Lock
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -37,6 +37,7 @@ from pyroaring import BitMap64
 from tablecrypt import _magics as magics
 from tablecrypt._size_bounded_cache import SizeBoundedCache
 from tablecrypt.crypto import ags1
+from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import FormatError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.manifests.records import EncryptedDataFile, is_deletion_vector, key_metadata_of
@@ -53,9 +54,6 @@ _GREATEST_POSITION: Final = 2**63 - 1
 _FOOTER_END: Final = struct.Struct("<II")
 _REFERENCED: Final = "referenced-data-file"
 _MOST_KEPT: Final = 32 * 2**20
-
-_PuffinFile: TypeAlias = tuple[str, bytes | None]
-"""Its location and its key metadata."""
 
 
 @dataclass(frozen=True)
@@ -139,8 +137,9 @@ class DeletedPositions:
 
 @dataclass(frozen=True)
 class _DecryptedPart:
-    """Plaintext of a Puffin file, from `start` on."""
+    """Plaintext of a Puffin file, from `start` on, and the key metadata under which it authenticated."""
 
+    key_metadata: StandardKeyMetadata
     start: int
     content: bytes
 
@@ -159,8 +158,8 @@ class DeletionVectorReader:
 
     def __init__(self, io: EncryptingFileIO) -> None:
         self._io = io
-        self._kept = SizeBoundedCache[_PuffinFile, _DecryptedPart]()
-        self._locks: dict[_PuffinFile, Lock] = {}
+        self._kept = SizeBoundedCache[str, _DecryptedPart]()
+        self._locks: dict[str, Lock] = {}
         self._lock = Lock()
 
     def positions(self, file: EncryptedDataFile, rows: int) -> DeletedPositions:
@@ -177,19 +176,19 @@ class DeletionVectorReader:
         return parse_deletion_vector(self._blob(file, offset, size), file.file_path, file.record_count, rows)
 
     def _blob(self, file: EncryptedDataFile, offset: int, size: int) -> bytes:
-        # By its key too: an entry with another key must not get what that key does not authenticate.
-        puffin = file.file_path, file.key_metadata
+        key_metadata = key_metadata_of(file)
         with self._lock:
-            lock = self._locks.setdefault(puffin, Lock())
+            lock = self._locks.setdefault(file.file_path, Lock())
 
         # Who comes meanwhile waits, and finds what was decrypted.
         with lock:
-            kept = self._kept.find(puffin)
-            blob = None if kept is None else kept.blob(offset, size)
+            kept = self._kept.find(file.file_path)
+            # An entry with another key must not get what that key does not authenticate.
+            blob = kept.blob(offset, size) if kept is not None and kept.key_metadata == key_metadata else None
             if blob is not None:
                 return blob
-            part = self._decrypted(file, offset, size)
-            self._kept.keep(puffin, part, len(part.content), _MOST_KEPT)
+            part = self._decrypted(file.file_path, key_metadata, offset, size)
+            self._kept.keep(file.file_path, part, len(part.content), _MOST_KEPT)
 
         blob = part.blob(offset, size)
         # The stream is authentic, and so are offset and size: a short read means that they do not belong together.
@@ -197,13 +196,13 @@ class DeletionVectorReader:
             raise FormatError(f"{file.file_path}: ends inside the deletion vector at {offset}, of {size} bytes")
         return blob
 
-    def _decrypted(self, file: EncryptedDataFile, offset: int, size: int) -> _DecryptedPart:
+    def _decrypted(self, location: str, key_metadata: StandardKeyMetadata, offset: int, size: int) -> _DecryptedPart:
         """Return the whole blocks in which a blob lies."""
         start = ags1.block_of(offset) * ags1.BLOCK_LENGTH
         end = (ags1.block_of(offset + size - 1) + 1) * ags1.BLOCK_LENGTH
-        with self._io.decrypting_input(file.file_path, key_metadata_of(file)).open() as puffin:
+        with self._io.decrypting_input(location, key_metadata).open() as puffin:
             puffin.seek(start)
-            return _DecryptedPart(start, bytes(puffin.read(end - start)))
+            return _DecryptedPart(key_metadata, start, bytes(puffin.read(end - start)))
 
 
 def parse_deletion_vector(blob: bytes, location: str, cardinality: int | None = None, rows: int | None = None) -> DeletedPositions:
