@@ -42,7 +42,7 @@ def write_section(results: Path, docs: Path) -> None:
 def section(results: Path) -> str:
     """Return this part of the page, with the marks around it; `results` is what storage.py kept, and may be missing."""
     ways = json.loads(results.read_text())["ways"] if results.exists() else {}
-    measured = [f"Measured with {each}.\n" for each in dict.fromkeys(way["machine"] for way in ways.values())]
+    measured = dict.fromkeys(f"Measured with {way['machine']}; {way['rounds']} rounds.\n" for way in ways.values())
     return marked(PART, "\n".join([_INTRODUCTION, *measured, *_table(ways)]))
 
 

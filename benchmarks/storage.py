@@ -34,7 +34,7 @@ def main() -> None:
     options = _options()
     for way in options.only:
         print(f"== {way}: shapes.py {WAYS[way]}", flush=True)
-        _keep(options.results, way, _cells(_measured(WAYS[way], options)))
+        _keep(options.results, way, options.rounds, _cells(_measured(WAYS[way], options)))
         write_section(options.results, options.docs)
 
 
@@ -59,10 +59,10 @@ def _cells(shapes: Shapes) -> dict[str, dict[str, list[float | None]]]:
     }
 
 
-def _keep(path: Path, way: str, cells: dict[str, Any]) -> None:
+def _keep(path: Path, way: str, rounds: int, cells: dict[str, Any]) -> None:
     """Keep a way beside the others, in the order of the ways."""
     known: dict[str, Any] = json.loads(path.read_text())["ways"] if path.exists() else {}
-    known[way] = {"machine": machine(), "processes": os.getloadavg()[2], "cells": cells}
+    known[way] = {"machine": machine(), "processes": os.getloadavg()[2], "rounds": rounds, "cells": cells}
     ordered = {name: known[name] for name in WAYS if name in known}
     path.write_text(json.dumps({"ways": ordered}, indent=1) + "\n")
 

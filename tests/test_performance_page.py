@@ -76,10 +76,20 @@ def test_the_page_keeps_the_curves_that_were_measured_apart(tmp_path: Path) -> N
 
 def test_the_part_on_storage_says_the_range_over_the_shapes_and_names_the_worst(tmp_path: Path) -> None:
     cells = {"full scan": {"mixed": [0.9, None], "wide": [1.1, None]}, "append": {"mixed": [1.25, 2.5]}}
-    (tmp_path / "storage.json").write_text(json.dumps({"ways": {"snappy": {"machine": "a machine", "processes": 1.5, "cells": cells}}}))
+    (tmp_path / "storage.json").write_text(
+        json.dumps({"ways": {"snappy": {"machine": "a machine", "processes": 1.5, "rounds": 3, "cells": cells}}})
+    )
     text = _sectioned(tmp_path, "print(storage.section(Path('storage.json')))")
-    assert "Measured with a machine.\n" in text
+    assert "Measured with a machine; 3 rounds.\n" in text
     assert "| snappy | 0.90 to 1.10: wide | – | – | – | 1.25 to 1.25: mixed, +2.5 ms |" in text
+
+
+def test_the_page_has_every_way_of_storage_that_was_measured_apart() -> None:
+    """That of the repository, whatever `make bench` has run."""
+    page = (ROOT / "docs" / "performance.md").read_text()
+    ways = json.loads((BENCHMARKS / "storage.json").read_text())["ways"]
+    assert "files of Iceberg Java" in ways
+    assert all(f"| {way} |" in page for way in ways)
 
 
 @pytest.mark.nightly
