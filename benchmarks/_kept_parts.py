@@ -7,8 +7,26 @@
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Collection, Mapping
 from pathlib import Path
+from typing import Any
+
+
+def keep_measure(path: Path, kind: str, name: str, measured: Mapping[str, Any], order: Collection[str]) -> None:
+    """Keep what was measured under one name beside what is kept under the others.
+
+    Args:
+        path: of the JSON, which may be missing.
+        kind: what the names are of.
+        name: takes the place of what was kept under it.
+        measured: as JSON holds it.
+        order: of the names; others are forgotten.
+    """
+    known: dict[str, Any] = json.loads(path.read_text())[kind] if path.exists() else {}
+    known[name] = measured
+    path.write_text(json.dumps({kind: {each: known[each] for each in order if each in known}}, indent=1) + "\n")
 
 
 def marked(name: str, text: str) -> str:

@@ -15,16 +15,15 @@ from __future__ import annotations
 
 import argparse
 import gc
-import json
 import os
 import statistics
 import tempfile
 import warnings
 from pathlib import Path
-from typing import Any
 
 from _growth_axes import AXES, PYICEBERG, Axis, Step
 from _growth_section import Curve, exponent, last_tenfold, write_section
+from _kept_parts import keep_measure
 from _page import machine
 from _paired import OURS
 
@@ -40,7 +39,8 @@ def main() -> None:
         measured = measure(name, AXES[name], options.most, options.rounds)
         for line in printed(measured):
             print(line, flush=True)
-        _keep(options.results, name, measured)
+        kept = {"machine": machine(), "processes": os.getloadavg()[2], "curves": {each: curve.kept() for each, curve in measured.items()}}
+        keep_measure(options.results, "axes", name, kept, AXES)
         write_section(options.results, options.docs)
 
 
@@ -77,14 +77,6 @@ def printed(curves: dict[str, Curve]) -> list[str]:
             shown = "  ".join(f"{size:,}: {seconds * 1000:.1f} ms" for size, seconds in points)
             lines.append(f"    {side:12}{shown}  exponent {exponent(points):.2f}, of the last tenfold {exponent(last_tenfold(points)):.2f}")
     return lines
-
-
-def _keep(path: Path, axis: str, curves: dict[str, Curve]) -> None:
-    """Keep an axis beside the others, in the order of the axes."""
-    known: dict[str, Any] = json.loads(path.read_text())["axes"] if path.exists() else {}
-    known[axis] = {"machine": machine(), "processes": os.getloadavg()[2], "curves": {name: curve.kept() for name, curve in curves.items()}}
-    ordered = {name: known[name] for name in AXES if name in known}
-    path.write_text(json.dumps({"axes": ordered}, indent=1) + "\n")
 
 
 def _options() -> argparse.Namespace:

@@ -21,13 +21,12 @@ import argparse
 import os
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -131,11 +130,11 @@ class _Measured:
         migrated = f"{self.name}_plain"
         match self.options.written_by:
             case "tablecrypt":
-                self._append_files(ours, self.name, ENCRYPTED)
-                self._append_files(plain, self.name)
+                self._append_files(ours, self.name, {**self.properties, **ENCRYPTED})
+                self._append_files(plain, self.name, self.properties)
             case "pyiceberg":
-                self._append_files(ours, migrated)
-                self._append_files(plain, self.name)
+                self._append_files(ours, migrated, self.properties)
+                self._append_files(plain, self.name, self.properties)
             case "java":
                 location = self._written_by_java(migrated)
                 ours.register_table(migrated, location)
@@ -149,8 +148,8 @@ class _Measured:
             for catalog in self.catalogs:
                 catalog.load_table(self.name).delete(self._one_value)
 
-    def _append_files(self, catalog: Catalog, name: str, more: Mapping[str, str] = MappingProxyType({})) -> None:
-        table = catalog.create_table(name, self.shape.file(0, 1).schema, properties={**self.properties, **more})
+    def _append_files(self, catalog: Catalog, name: str, properties: dict[str, str]) -> None:
+        table = catalog.create_table(name, self.shape.file(0, 1).schema, properties=properties)
         for number in range(self.options.files):
             table.append(self.shape.file(number, self.rows))
 

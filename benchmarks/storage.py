@@ -19,8 +19,9 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
+from _kept_parts import keep_measure
 from _page import machine
 from _paired import RESULTS
 from _shapes_section import CASES, Shapes
@@ -34,7 +35,9 @@ def main() -> None:
     options = _options()
     for way in options.only:
         print(f"== {way}: shapes.py {WAYS[way]}", flush=True)
-        _keep(options.results, way, options.rounds, _cells(_measured(WAYS[way], options)))
+        cells = _cells(_measured(WAYS[way], options))
+        measured = {"machine": machine(), "processes": os.getloadavg()[2], "rounds": options.rounds, "cells": cells}
+        keep_measure(options.results, "ways", way, measured, WAYS)
         write_section(options.results, options.docs)
 
 
@@ -57,14 +60,6 @@ def _cells(shapes: Shapes) -> dict[str, dict[str, list[float | None]]]:
         }
         for case in CASES
     }
-
-
-def _keep(path: Path, way: str, rounds: int, cells: dict[str, Any]) -> None:
-    """Keep a way beside the others, in the order of the ways."""
-    known: dict[str, Any] = json.loads(path.read_text())["ways"] if path.exists() else {}
-    known[way] = {"machine": machine(), "processes": os.getloadavg()[2], "rounds": rounds, "cells": cells}
-    ordered = {name: known[name] for name in WAYS if name in known}
-    path.write_text(json.dumps({"ways": ordered}, indent=1) + "\n")
 
 
 def _options() -> argparse.Namespace:

@@ -29,7 +29,7 @@ import duckdb
 import polars as pl
 import pyarrow.parquet as pq
 from _paired import OURS, Case, run_rounds
-from _tables import ENCRYPTED, FLOOR, PLAINTEXT_FLOOR, catalogs_in, dataset_of, files_of
+from _tables import ENCRYPTED, FLOOR, PLAINTEXT_FLOOR, catalogs_in, dataset_of, files_of, local_path
 from _tpch import TABLES, generate, generator, queries, same_rows
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
@@ -107,7 +107,7 @@ def _cases_of_polars(tables: dict[str, dict[str, Table]]) -> list[Case]:
 
 
 def _files(table: Table) -> list[str]:
-    return [task.file.file_path.removeprefix("file://") for task in table.scan().plan_files()]
+    return [local_path(file) for file in files_of(table)]
 
 
 def _check(numbers: list[int], ours: list[list[Any]], native: list[list[Any]]) -> None:
