@@ -32,6 +32,7 @@ from tablecrypt.spark.sql.programs.responses import known_planners
 from tests.spark.conftest import CATALOG, Lake, SparkRun
 from tests.support.aws import AwsServer
 from tests.support.compare import assert_same_rows
+from tests.support.held_reads import held_reads
 from tests.support.key_search import file_keys, found
 from tests.support.plaintext import CANARY
 from tests.support.tables import new_table
@@ -46,7 +47,6 @@ KEY: Final = {"encryption.key-id": "alias/orders", "write.delete.mode": "merge-o
 FOLDER_AS_S3: Final = Path(__file__).parents[1] / "support" / "java_src" / "FolderAsS3.java"
 # What Spark's reader does not serve, each for the reason that its name tells.
 ON_PYTHON_PATH: Final = {"avro_data", "equality_deletes"}
-_MOST_LOOKS: Final = 300
 VECTORS: Final = [*load(GOLDEN).values(), *load(JAVA).values()]
 VALUES: Final = Schema(
     NestedField(1, "id", "long", required=True),
@@ -564,19 +564,19 @@ def test_rows_and_files_keep_the_names_of_the_store(spark: SparkSession, valued:
 
 
 def test_keys_and_the_relation_are_forgotten_with_the_last_plan_or_rdd_of_their_read(spark: SparkSession, valued: Lake) -> None:
-    before, relations = _held_reads(spark), known_planners(jvm_side(spark))
+    before, relations = held_reads(spark), known_planners(jvm_side(spark))
     derived = read(spark, valued, "db.values", path="jvm").where("id > 3").select("id")
 
-    assert _held_reads(spark) == before, "keys are fetched when the rows are"
+    assert held_reads(spark) == before, "keys are fetched when the rows are"
     assert known_planners(jvm_side(spark)) == relations + 1
     assert derived.count() == 113
     rdd = derived.rdd
     del derived
     gc.collect()
     assert rdd.count() == 113
-    assert _held_reads(spark) == before + 1
+    assert held_reads(spark) == before + 1
     del rdd
-    assert _held_reads(spark, before) == before
+    assert held_reads(spark, before) == before
     assert known_planners(jvm_side(spark)) <= relations
 
 
@@ -662,18 +662,3 @@ def _jvm(spark: SparkSession) -> Any:
 def _explain_modes(spark: SparkSession) -> list[Any]:
     modes = _jvm(spark).org.apache.spark.sql.execution.ExplainMode
     return [modes.fromString(mode) for mode in ("extended", "formatted", "codegen", "cost")]
-
-
-def _held_reads(spark: SparkSession, expected: int | None = None) -> int:
-    """How many reads the driver's JVM still holds keys of, once what can be collected is gone in both processes.
-
-    Spark's listeners let go of a query on threads of their own: so many are waited for, half a minute at the most.
-    """
-    jvm: Any = spark.sparkContext._jvm
-    counts: list[int] = []
-    while len(counts) < 3 or len(set(counts[-3:])) > 1 or (expected not in (None, counts[-1]) and len(counts) < _MOST_LOOKS):
-        gc.collect()
-        jvm.java.lang.System.gc()
-        jvm.java.lang.Thread.sleep(100)
-        counts.append(jvm_side(spark).endpoint.heldReads())
-    return counts[-1]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,6 +20,7 @@ from tablecrypt.manifests import EncryptedDataFile
 from tests.spark.conftest import Lake
 from tests.spark.test_jvm_path import KEY, VALUES, plan_of, values
 from tests.support.compare import assert_same_rows
+from tests.support.held_reads import held_reads
 from tests.support.plaintext import CANARY
 
 if TYPE_CHECKING:
@@ -319,21 +319,12 @@ def test_a_join_sends_a_table_to_all_executors_only_if_its_rows_are_small(
     assert "BroadcastHashJoin" in join_at(3 * size)
 
 
-def _held_reads(spark: SparkSession) -> int:
-    from tablecrypt.spark.shared.install import jvm_side
-
-    gc.collect()
-    jvm: Any = spark.sparkContext._jvm
-    jvm.System.gc()
-    return int(jvm_side(spark).endpoint.heldReads())
-
-
 def test_keys_are_forgotten_with_the_last_plan(spark: SparkSession, prod: Lake, valued: str) -> None:
-    held = _held_reads(spark)
+    held = held_reads(spark)
     rows = spark.table(f"prod.{valued}")
     assert rows.count() == 117
     del rows
-    assert _held_reads(spark) <= held + 1
+    assert held_reads(spark) <= held + 1
 
 
 @pytest.mark.parametrize("damage", ["a bit", "the end", "the file", "plaintext"])
