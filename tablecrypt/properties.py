@@ -269,6 +269,8 @@ _SECRET_MARK: Final = re.compile(
     "secret|token|passw|passphrase|credential|access[-_.]?key|account[-_.]?key|private[-_.]?key|api[-_.]?key|authorization|signature"
     r"|connection[-_.]?string|(^|[-_.])(sas|sig|pwd)([-_.]|$)"
 )
+_SENT_IN_HEADERS: Final = re.compile(r"token|header\..+|vault\.(token|namespace)|(client|s3|glue)\.(access-key-id|session-token)")
+_HEADER_VALUE: Final = re.compile(r"([!-~\xa1-\xff]([ -~\t\xa1-\xff]*[!-~\xa1-\xff])?)?")
 _USER_AND_PASSWORD: Final = re.compile(r"//[^/?#@:\s]*:[^@\s]*@|(^|[,;\s])[^/?#@:\s,;]+:[^/?#@\s]+@")
 _HTTP_USER: Final = re.compile(r"https?://[^/?#\s]*@", re.IGNORECASE)
 _PARAMETER: Final = re.compile("[?&;]([^=&;?#]+)=[^&;#]")
@@ -290,10 +292,6 @@ def names_code(name: str) -> bool:
     """Whether a property of this name has a class or module that is imported."""
     known = property_named(name)
     return known is not None and known.names_code
-
-
-_SENT_IN_HEADERS: Final = re.compile(r"token|header\..+|vault\.(token|namespace)|(client|s3|glue)\.(access-key-id|session-token)")
-_HEADER_VALUE: Final = re.compile(r"([!-~\xa1-\xff]([ -~\t\xa1-\xff]*[!-~\xa1-\xff])?)?")
 
 
 def is_sensitive(name: str, value: object = "") -> bool:

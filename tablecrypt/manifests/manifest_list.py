@@ -169,16 +169,23 @@ def _column_keys(metadata: Mapping[str, str], location: str) -> frozenset[tuple[
 
 
 def _share_secret(metadata: Mapping[str, str], location: str) -> Secret | None:
-    text = metadata.get(SHARE_SECRET)
-    if text is None:
-        return None
     try:
-        secret = Secret(base64.b64decode(text, validate=True))
+        return share_secret_in(metadata[SHARE_SECRET]) if SHARE_SECRET in metadata else None
     except ValueError:
-        secret = Secret(b"")
+        raise FormatError(f"{location}: the manifest list's {SHARE_SECRET} is none") from None
+
+
+def share_secret_in(text: str) -> Secret:
+    """Return the secret of a share that `share_secret_text` wrote. ValueError for other text."""
+    secret = Secret(base64.b64decode(text, validate=True))
     if len(secret) != SHARE_SECRET_BYTES:
-        raise FormatError(f"{location}: the manifest list's {SHARE_SECRET} is none")
+        raise ValueError("a share's secret has another length")
     return secret
+
+
+def share_secret_text(secret: Secret) -> str:
+    """Return the secret of a share as lists and records have it: as base64."""
+    return base64.b64encode(secret.reveal()).decode()
 
 
 def protected_columns_header(field_ids: Iterable[int], column_keys: Iterable[tuple[int, str]] = ()) -> dict[str, str]:
@@ -198,7 +205,7 @@ def further_fields(
 ) -> dict[str, str]:
     """Return what the header of a manifest list says beside what the specification has it say."""
     of_table = {} if table_state is None else table_state.header_fields()
-    of_share = {} if share_secret is None else {SHARE_SECRET: base64.b64encode(share_secret.reveal()).decode()}
+    of_share = {} if share_secret is None else {SHARE_SECRET: share_secret_text(share_secret)}
     return {**protected_columns_header(protected_columns, column_keys), **of_table, **of_share}
 
 

@@ -37,7 +37,6 @@ that is shared does.
 
 from __future__ import annotations
 
-import base64
 import json
 import logging
 import uuid
@@ -56,6 +55,7 @@ from tablecrypt.files.encrypting_file_io import WrappedFileKey, encrypting_io, r
 from tablecrypt.keys.key_ring import EncryptedKey
 from tablecrypt.keys.manager import EncryptionManager
 from tablecrypt.kms.client import KeyManagementClient
+from tablecrypt.manifests.manifest_list import share_secret_in, share_secret_text
 from tablecrypt.printable import counted
 from tablecrypt.properties import SHARE
 from tablecrypt.table.table_files import TableFileIO, check_garbage_is_collected, name_of
@@ -287,7 +287,7 @@ def _encoded(metadata: TableMetadata, record: ShareRecord) -> bytes:
     fields = {_json_name(name): value for name, value in vars(record).items() if name != _SECRET}
     fields[_COLUMNS] = [{_json_name(name): value for name, value in vars(column).items()} for column in record.columns]
     if record.secret is not None:
-        fields[_SECRET] = base64.b64encode(record.secret.reveal()).decode()
+        fields[_SECRET] = share_secret_text(record.secret)
     return json.dumps({_TABLE_UUID: str(metadata.table_uuid), **fields}).encode()
 
 
@@ -300,7 +300,7 @@ def _decoded(location: str, content: bytes) -> tuple[ShareRecord, str]:
             raise ValueError("no moment")
         given[_COLUMNS] = tuple(SharedColumn.of(each) for each in fields[_COLUMNS])
         given[_FILES] = tuple(_typed(each, str) for each in fields[_FILES])
-        given[_SECRET] = Secret(base64.b64decode(fields[_SECRET], validate=True)) if _SECRET in fields else None
+        given[_SECRET] = share_secret_in(fields[_SECRET]) if _SECRET in fields else None
         return ShareRecord(**given), str(fields[_TABLE_UUID])
     except (ValueError, KeyError, TypeError) as error:
         raise FormatError(f"{location}: not the record of a share: {type(error).__name__}") from None

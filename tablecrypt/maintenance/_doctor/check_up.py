@@ -21,7 +21,6 @@ import os
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, Final, Protocol, runtime_checkable
 
 from pyiceberg.catalog import PY_CATALOG_IMPL, TYPE, Catalog, CatalogType, infer_catalog_type
@@ -31,7 +30,7 @@ from pyiceberg.typedef import Identifier
 from pyiceberg.utils.config import Config
 
 from tablecrypt import properties as names
-from tablecrypt.arguments import checked_arguments, names_of
+from tablecrypt.arguments import checked_arguments, file_path, names_of
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import TamperedFileError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO, EncryptingOutputFile
@@ -196,16 +195,17 @@ def _pin_checks(catalog: Catalog, properties: Mapping[str, str]) -> Iterator[Che
 
     yield Check(_PINS, "tables are pinned", CheckState.WORKS, "; ".join(places))
     if names.PINS.name in properties:
-        yield tried(_PINS, "write the pin file", lambda: _writable(Path(properties[names.PINS.name])), "let its owner write it")
+        yield tried(_PINS, "write the pin file", lambda: _writable(properties[names.PINS.name]), "let its owner write it")
 
 
-def _writable(path: Path) -> str:
+def _writable(named: str) -> str:
     """Say that a pin file, and the folder in which a new one takes its place, may be written.
 
     Raises:
         PermissionError: they may not.
+        ConfigurationError: no file can have the path that is named.
     """
-    path = path.expanduser()
+    path = file_path(names.PINS.name, named)
     for each in (path.absolute().parent, path):
         if each.exists() and not os.access(each, os.W_OK):
             raise PermissionError(f"{each} may not be written")

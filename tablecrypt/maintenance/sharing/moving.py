@@ -38,8 +38,7 @@ from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import delete_written, name_of
 from tablecrypt.table.updates import NextShareStateUpdate
 
-_MOMENT: Final = re.compile("[0-9]{1,18}", re.ASCII)
-_COUNT: Final = _MOMENT
+_NUMBER: Final = re.compile("[0-9]{1,18}", re.ASCII)
 _NO_LIMITS: Final = {"max_ref_age_ms": None, "max_snapshot_age_ms": None, "min_snapshots_to_keep": None}
 
 
@@ -150,7 +149,7 @@ def _check_follows(table: EncryptedTable, header: ManifestListHeader, location: 
 
 def _shared_at(metadata: EncryptedTableMetadata, location: str) -> int:
     text = metadata.properties.get(SHARED_AT, "")
-    if not _MOMENT.fullmatch(text):
+    if not _NUMBER.fullmatch(text):
         raise FormatError(f"{location}: {SHARED_AT} is {text[:32]!r}, and no moment in milliseconds")
     return int(text)
 
@@ -158,7 +157,7 @@ def _shared_at(metadata: EncryptedTableMetadata, location: str) -> int:
 def _rows(snapshot: EncryptedSnapshot) -> int | None:
     # Summaries are not authenticated, and nothing depends on this one.
     rows = "" if snapshot.summary is None else str(snapshot.summary.additional_properties.get("total-records", ""))
-    return int(rows) if _COUNT.fullmatch(rows) else None
+    return int(rows) if _NUMBER.fullmatch(rows) else None
 
 
 def _check_columns(before: EncryptedTableMetadata, after: EncryptedTableMetadata, location: str) -> None:
