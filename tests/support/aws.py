@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING, Final
 
 import boto3
 import moto.core.responses
+import moto.kms.models
 from moto.kms.models import kms_backends
+from moto.kms.utils import AbstractPrivateKey, generate_private_key
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication
 from moto.server import ThreadedMotoServer
 
@@ -32,6 +34,19 @@ CREDENTIALS: Final[Mapping[str, str]] = {"AWS_ACCESS_KEY_ID": "testing", "AWS_SE
 # suite makes some hundred thousand. What they find stays.
 for _owner, _name in ((DomainDispatcherApplication, "get_backend_for_host"), (moto.core.responses, "method_names_from_class")):
     setattr(_owner, _name, functools.cache(getattr(_owner, _name)))
+
+
+@functools.cache
+def _unused_private_key() -> AbstractPrivateKey:
+    return generate_private_key("SYMMETRIC_DEFAULT")
+
+
+def _private_key_of(spec: str) -> AbstractPrivateKey:
+    """moto makes an RSA key for symmetric keys too, which takes 60 ms to 0.3 s, and uses it for nothing: one serves all of them."""
+    return _unused_private_key() if spec == "SYMMETRIC_DEFAULT" else generate_private_key(spec)
+
+
+moto.kms.models.generate_private_key = _private_key_of
 
 
 class AwsServer:

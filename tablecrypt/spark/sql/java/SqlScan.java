@@ -59,6 +59,7 @@ class SqlScan implements Batch, SupportsReportStatistics, SupportsReportPartitio
   private boolean[] left;
   private String[] portable;
   private PlannedFiles files;
+  private PartitionReaderFactory factory;
   private long planningNanos;
   private long keysNanos;
 
@@ -273,8 +274,16 @@ class SqlScan implements Batch, SupportsReportStatistics, SupportsReportPartitio
     }
   }
 
-  public PartitionReaderFactory createReaderFactory() {
-    open();
+  /** The same one each time. Spark asks for it with each form that a plan takes, and each new one broadcasts Hadoop's configuration. */
+  public synchronized PartitionReaderFactory createReaderFactory() {
+    if (factory == null) {
+      open();
+      factory = newReaderFactory();
+    }
+    return factory;
+  }
+
+  private PartitionReaderFactory newReaderFactory() {
     SparkSession spark = plan.required("vectorized").asBoolean() ? session() : rowByRow();
     StructType none = new StructType();
     ReadFormat format = new ReadFormat(files);
