@@ -41,12 +41,12 @@ def _unused_private_key() -> AbstractPrivateKey:
     return generate_private_key("SYMMETRIC_DEFAULT")
 
 
-def _private_key_of(spec: str) -> AbstractPrivateKey:
+def _private_key_of(key_spec: str) -> AbstractPrivateKey:
     """moto makes an RSA key for symmetric keys too, which takes 60 ms to 0.3 s, and uses it for nothing: one serves all of them."""
-    return _unused_private_key() if spec == "SYMMETRIC_DEFAULT" else generate_private_key(spec)
+    return _unused_private_key() if key_spec == "SYMMETRIC_DEFAULT" else generate_private_key(key_spec)
 
 
-moto.kms.models.generate_private_key = _private_key_of
+moto.kms.models.generate_private_key = _private_key_of  # type: ignore[attr-defined]
 
 
 class AwsServer:
