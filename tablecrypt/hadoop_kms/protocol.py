@@ -114,7 +114,7 @@ class HadoopKms:
         keys: the master keys.
         allow_list: returns the current list.
         rate: how often one user, or one address without a known user, may ask.
-        believe_names: take `user.name`, which anyone can claim, for a proof.
+        believe_names: take `user.name`, which anyone can claim, for a proof, where a request was sent to localhost or a loopback address.
     """
 
     def __init__(self, keys: ServedKeys, allow_list: Callable[[], AllowList], rate: RateLimit, *, believe_names: bool = False) -> None:
@@ -138,7 +138,7 @@ class HadoopKms:
             token, path, query = split_target(request.target)
             # Hadoop's client logs in first and asks for nothing then, so no key is at stake before a proof is looked at.
             if request.method == "OPTIONS":
-                return KmsResponse(200, cookie=self._login(query), operation="login")
+                return KmsResponse(200, cookie=self._login(request, query), operation="login")
             allowed, user = self._identify(request, token)
             call = understand(request, path, query)
             content = self._perform(allowed, user, call)
@@ -149,18 +149,18 @@ class HadoopKms:
 
         return KmsResponse(200, json.dumps(content).encode(), user=user, operation=call.operation, key=call.shown_key)
 
-    def _login(self, query: Mapping[str, list[str]]) -> str | None:
+    def _login(self, request: KmsRequest, query: Mapping[str, list[str]]) -> str | None:
         """The cookie with which Hadoop's client repeats its user name, if the server trusts names. It proves nothing and is not signed."""
         name = query.get("user.name", [""])[0]
         # The name becomes part of a header: only characters that cannot end it are repeated.
-        if not self.believes_names or not re.fullmatch(_USER_NAME, name):
+        if not self._believes(request) or not re.fullmatch(_USER_NAME, name):
             return None
         return f'hadoop.auth="u={name}&p={name}&t=simple&e={_NO_EXPIRY}"; Path=/; HttpOnly'
 
     def _identify(self, request: KmsRequest, token: str | None) -> tuple[AllowList, str]:
         """Return the list and the user. What brings no proof at all is counted and refused before the list is looked at."""
         claimed = None
-        if self.believes_names:
+        if self._believes(request):
             found = _COOKIE.search(request.cookie)
             claimed = found[1] if found else None
         proofs = Proofs(token, request.certificate, claimed)
@@ -175,6 +175,10 @@ class HadoopKms:
         self._count(f"user {user}")
 
         return allowed, user
+
+    def _believes(self, request: KmsRequest) -> bool:
+        # A browser on this machine lets the pages of a website ask the website's own name, which may have come to mean 127.0.0.1.
+        return self.believes_names and request.is_for_loopback
 
     def _refuse_stranger(self, request: KmsRequest) -> NoReturn:
         self._count(f"peer {request.peer}")

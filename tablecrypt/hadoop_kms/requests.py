@@ -13,12 +13,13 @@ Raises Refusal, which names the Java exception that Hadoop's client throws for i
 from __future__ import annotations
 
 import base64
+import ipaddress
 import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
-from urllib.parse import parse_qs, unquote
+from urllib.parse import parse_qs, unquote, urlsplit
 
 from tablecrypt.hadoop_kms.master_keys import KEY_NAME
 
@@ -35,7 +36,13 @@ UNSUPPORTED: Final = "java.lang.UnsupportedOperationException"
 
 @dataclass(frozen=True)
 class KmsRequest:
-    """One request. `target` is path and query as they came; `certificate` the common name of the verified client certificate."""
+    """One request.
+
+    Attributes:
+        target: path and query as they came.
+        certificate: the common name of the verified client certificate.
+        host: by which name, and port, the client asked for this server; empty where it gave none, or two.
+    """
 
     method: str
     target: str = field(repr=False)
@@ -43,6 +50,16 @@ class KmsRequest:
     cookie: str = ""
     certificate: str | None = None
     peer: str = "-"
+    host: str = ""
+
+    @property
+    def is_for_loopback(self) -> bool:
+        """Whether the client asked for this machine by a name that means no other machine."""
+        try:
+            name = urlsplit(f"//{self.host}").hostname
+            return name == "localhost" or ipaddress.ip_address(name or "").is_loopback
+        except ValueError:
+            return False
 
 
 class Refusal(Exception):

@@ -313,7 +313,10 @@ class _Handler(BaseHTTPRequestHandler):
             return refused(400, "the body is shorter than its Content-Length")
 
         cookie, certificate = self.headers.get("Cookie", ""), common_name(self.connection)
-        request = KmsRequest(self.command, self.path, body, cookie, certificate, self.client_address[0])
+        hosts = self.headers.get_all("Host", [])
+        # Of two hosts, which one the client meant would be a guess.
+        host = hosts[0] if len(hosts) == 1 else ""
+        request = KmsRequest(self.command, self.path, body, cookie, certificate, self.client_address[0], host)
 
         try:
             return self.server.service.respond(request)

@@ -182,13 +182,41 @@ def test_a_login_is_answered_so_that_the_client_goes_on_to_be_refused(bench: Ben
 
 def test_a_claimed_name_counts_only_where_names_are_believed(tmp_path: Path) -> None:
     bench = Bench(tmp_path, believe_names=True)
-    cookie = bench.service.respond(KmsRequest("OPTIONS", "/kms/v1/keys/names?user.name=analyst")).cookie
+    cookie = bench.service.respond(KmsRequest("OPTIONS", "/kms/v1/keys/names?user.name=analyst", host="localhost")).cookie
     assert cookie is not None
-    believed = bench.service.respond(KmsRequest("GET", "/kms/v1/keys/names", cookie=cookie.partition(";")[0]))
+    believed = bench.service.respond(KmsRequest("GET", "/kms/v1/keys/names", cookie=cookie.partition(";")[0], host="localhost"))
     assert (believed.user, json.loads(believed.content)) == ("analyst", ["cards"])
     for odd in ('a"b', "a%0d%0aSet-Cookie:x", "a&p=b", "x" * 200, ""):
-        response = bench.service.respond(KmsRequest("OPTIONS", f"/kms/v1/keys/names?user.name={odd}")).cookie
+        response = bench.service.respond(KmsRequest("OPTIONS", f"/kms/v1/keys/names?user.name={odd}", host="localhost")).cookie
         assert response is None or '"u=a&p=a&' in response
+
+
+@pytest.mark.parametrize(
+    ("host", "is_believed"),
+    [
+        ("localhost", True),
+        ("LOCALHOST:9600", True),
+        ("127.0.0.1:9600", True),
+        ("127.8.8.8", True),
+        ("[::1]:9600", True),
+        ("pages.example:9600", False),
+        ("localhost.pages.example", False),
+        ("127.0.0.1.pages.example:9600", False),
+        ("10.0.0.7", False),
+        ("[::1", False),
+        ("", False),
+    ],
+)
+def test_a_name_is_believed_only_where_the_client_asked_this_machine_by_a_name_of_its_own(
+    tmp_path: Path, host: str, is_believed: bool
+) -> None:
+    """The page of a website whose name was made to mean 127.0.0.1 asks through a browser on this machine, under the website's name."""
+    bench = Bench(tmp_path, believe_names=True)
+
+    login = bench.service.respond(KmsRequest("OPTIONS", "/kms/v1/keys/names?user.name=etl", host=host))
+    names = bench.service.respond(KmsRequest("GET", "/kms/v1/keys/names", cookie='hadoop.auth="u=etl&p=etl&t=simple&e=9"', host=host))
+
+    assert (login.cookie is not None, names.status == 200) == (is_believed, is_believed)
 
 
 def test_unknown_keys_and_versions_are_404(bench: Bench) -> None:
