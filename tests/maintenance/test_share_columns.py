@@ -266,6 +266,18 @@ def test_shredding_a_column_that_is_shared_stops_whatever_it_was_called(table: E
 # ---- the share as a table of the partner's
 
 
+def test_shredding_a_column_that_only_the_state_before_has_stops_until_that_is_gone(table: EncryptedTable, partner: Partner) -> None:
+    before = partner.register(with_column(table, partner))
+    share(table, partner.key_id, partner.location, update=True, columns={})
+    with pytest.raises(SharedFilesError, match="update the share once more"):
+        shred_column(table, "note")
+    assert None not in before.refresh().scan().to_arrow()["note"].to_pylist()
+
+    share(table, partner.key_id, partner.location, update=True)
+
+    assert shred_column(table, "note").is_complete
+
+
 def test_the_partners_own_rows_are_under_column_keys_that_the_sharer_never_saw(table: EncryptedTable, partner: Partner) -> None:
     theirs = partner.register(with_column(table, partner))
     given = {kek.key_id for kek in theirs.metadata.key_ring.column_keks}

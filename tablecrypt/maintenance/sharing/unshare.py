@@ -108,7 +108,7 @@ def unshare(table: Table, share: str, only_forget: bool = False, dry_run: bool =
 
     result = Unshared(
         *(name_of(fresh), dry_run, record.share_uuid, record.key_id, record.location),
-        files=record.files,
+        files=record.all_files,
         advice=_advice(fresh, record, dry_run),
     )
     if not only_forget:
