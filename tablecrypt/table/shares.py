@@ -273,6 +273,11 @@ def readably_named(metadata: TableMetadata) -> Mapping[str, NamedRecord]:
     return found
 
 
+def said_of_shares(metadata: TableMetadata) -> dict[str, str]:
+    """Return what metadata says of all shares of its table, read or not, by their uuids."""
+    return dict(_properties(metadata))
+
+
 def _properties(metadata: TableMetadata) -> Iterator[tuple[str, str]]:
     for name, value in metadata.properties.items():
         if name.startswith(SHARE.name):
@@ -389,10 +394,17 @@ def keeping_shared(table: Table, io: TableFileIO, *, break_shares: bool) -> Tabl
 
 @dataclass(frozen=True)
 class SharedFiles:
-    """Live shares of a table, each with how many files it names of those that are asked for."""
+    """Live shares of a table, each with how many files it names of those that are asked for.
+
+    Attributes:
+        table: its name.
+        shares: the shares.
+        properties: what the metadata says of all of its shares.
+    """
 
     table: str
     shares: Mapping[ShareRecord, int]
+    properties: Mapping[str, str]
 
     @classmethod
     def of(cls, table: Table, *, break_shares: bool) -> SharedFiles:
@@ -406,7 +418,7 @@ class SharedFiles:
             ShareRecordError: what the table remembers of a share cannot be read.
         """
         records = readable_shares(table) if break_shares else live_shares(table)
-        return cls(name_of(table), {record: len(record.all_files) for record in records})
+        return cls(name_of(table), {record: len(record.all_files) for record in records}, said_of_shares(table.metadata))
 
     def among(self, locations: Iterable[str]) -> SharedFiles:
         """Return what is shared of these files."""
@@ -421,11 +433,11 @@ class SharedFiles:
     def with_column(self, field_id: int) -> SharedFiles:
         """Return the shares that have a protected column."""
         found = {record: files for record, files in self.shares.items() if any(each.field_id == field_id for each in record.all_columns)}
-        return SharedFiles(self.table, found)
+        return replace(self, shares=found)
 
     def _only(self, is_wanted: Callable[[ParsedLocation | str], bool]) -> SharedFiles:
         found = {record: sum(is_wanted(_any_spelling(each)) for each in record.all_files) for record in self.shares}
-        return SharedFiles(self.table, {record: files for record, files in found.items() if files})
+        return replace(self, shares={record: files for record, files in found.items() if files})
 
     def check(self, because: str, *, break_shares: bool) -> None:
         """Refuse to touch them, or log that they are broken.
@@ -444,6 +456,15 @@ class SharedFiles:
                 f"{self.table}: {because}: {'; '.join(self.said)}. Nothing was changed. End the shares first (unshare){self._instead}, or "
                 "go on with break_shares=True, --break-shares, or in SQL break_shares => true"
             )
+
+    def check_still(self, metadata: TableMetadata) -> None:
+        """Refuse a commit on metadata that says of shares what was not looked into.
+
+        Raises:
+            SharedFilesError: a share came, or was brought up to date, since.
+        """
+        if said_of_shares(metadata).items() - self.properties.items():
+            raise SharedFilesError(f"{self.table}: files were shared while this ran. No key was destroyed: call it again")
 
     @property
     def _instead(self) -> str:

@@ -22,12 +22,14 @@ from tablecrypt.maintenance import (
     unshare,
     verify,
 )
+from tablecrypt.maintenance._tables import reload
 from tablecrypt.maintenance.sharing.records import live_shares
 from tablecrypt.table.shares import SharedColumn
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt_catalog import EncryptedSqlCatalog
 from tests.support import write_only_kms
 from tests.support.aws import AwsServer
+from tests.support.interrupted_catalog import INTERRUPTED, at_commits
 from tests.support.shares import LINEAGE, NORTH, Partner, in_order
 from tests.support.tables import (
     MASTER_KEY,
@@ -264,6 +266,26 @@ def test_shredding_a_column_that_is_shared_stops_whatever_it_was_called(table: E
 
 
 # ---- the share as a table of the partner's
+
+
+def test_shredding_a_shared_column_all_the_same_is_not_complete(table: EncryptedTable, partner: Partner) -> None:
+    theirs = partner.register(with_column(table, partner))
+
+    shredded = shred_column(table, "note", break_shares=True)
+
+    assert not shredded.is_complete
+    assert any(partner.key_id in each for each in shredded.incomplete_because)
+    assert None not in theirs.refresh().scan().to_arrow()["note"].to_pylist()
+
+
+def test_shredding_a_column_that_is_shared_meanwhile_destroys_no_key(tmp_path: Path, aws: AwsServer, secret: str, partner: Partner) -> None:
+    table = protected(encrypted_sql_catalog(tmp_path, aws, INTERRUPTED), secret)
+    left = [lambda: with_column(reload(table), partner)]
+
+    with pytest.raises(SharedFilesError, match="while this ran"), at_commits(before=lambda: left and left.pop()()):
+        shred_column(table, "note")
+
+    assert None not in reload(table).scan().to_arrow()["note"].to_pylist()
 
 
 def test_shredding_a_column_that_only_the_state_before_has_stops_until_that_is_gone(table: EncryptedTable, partner: Partner) -> None:

@@ -319,7 +319,9 @@ class _Sharing:
 def _after(new: ShareRecord, files: Iterable[str], columns: Iterable[SharedColumn]) -> ShareRecord:
     """Return the record of a state, which also remembers what states before it need."""
     former = dict.fromkeys(each for each in files if each not in set(new.files))
-    return replace(new, former_files=tuple(former), former_columns=tuple(dict.fromkeys(each for each in columns if each not in new.columns)))
+    return replace(
+        new, former_files=tuple(former), former_columns=tuple(dict.fromkeys(each for each in columns if each not in new.columns))
+    )
 
 
 def _needed_by(record: ShareRecord) -> tuple[frozenset[str], frozenset[str], frozenset[SharedColumn]]:
