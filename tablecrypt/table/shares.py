@@ -10,7 +10,7 @@
       metadata-location   of the metadata that the partner gets
       snapshot-id         of this table, from which the files are
       created-ms          milliseconds since the epoch
-      row-filter          what the shared rows match
+      row-filter          what the shared rows match; without its values where it compares a protected column
       columns             protected columns that were shared, as objects: field-id, name, key-id of the partner's master key
       files               data and delete files of this table that the share names
       former-files        further ones, which only states before name that are still stored; records of earlier releases have none
@@ -109,7 +109,7 @@ class ShareRecord:
         metadata_location: the metadata.json that the partner registers.
         snapshot_id: the snapshot of the source from which the files are.
         created_ms: when, in milliseconds since the epoch.
-        row_filter: what the shared rows match, as it was given.
+        row_filter: what the shared rows match, as it was given; with "?" in place of values where it compares a protected column.
         columns: the protected columns that were shared.
         files: locations of the source's data and delete files that the share names.
         former_files, former_columns: further ones, and columns, of states before that are still stored: who is at one opens them still.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -187,6 +188,25 @@ def test_matching_rows_that_are_written_again_have_the_column_under_the_partners
     assert set(partner.user().load_table("db.share").scan().to_arrow().column("note").to_pylist()) == {None}
     assert verify(theirs).is_good
     assert [finding for each in audit(theirs).tables for finding in each.findings] == []
+
+
+def test_no_record_list_or_audit_shows_a_protected_value_that_a_share_is_filtered_by(
+    tmp_path: Path, aws: AwsServer, secret: str, partner: Partner
+) -> None:
+    table = protected(encrypted_sql_catalog(tmp_path, aws), secret)
+    value = table.scan("id = 4").to_arrow()["note"][0].as_py()
+    by_value = f"note = '{value}' or id = 6"
+    share(table, partner.key_id, partner.location, by_value, rewrite=True)
+
+    analyst = encrypted_sql_catalog(tmp_path, aws, {"encryption.allowed-key-ids": MASTER_KEY}).load_table("db.t")
+
+    assert [each.row_filter for each in shares(analyst).shares] == ["note = ? or id = ?"]
+    assert value not in json.dumps([shares(analyst).to_json(), audit(analyst).to_json()])
+    with pytest.raises(ConfigurationError, match="row_filter can say anew"):
+        share(table, partner.key_id, partner.location, update=True, rewrite=True)
+    assert share(table, partner.key_id, partner.location, by_value, update=True, rewrite=True).rows == 2
+    assert share(table, partner.key_id, partner.location, f"note = '{value}' or id = 1000", update=True, rewrite=True).rows == 1
+    assert "--where" not in unshare(table, partner.location).advice
 
 
 def test_who_may_wrap_under_the_partners_keys_and_not_unwrap_shares(tmp_path: Path) -> None:

@@ -29,6 +29,7 @@ from itertools import chain
 from typing import Any, Final
 
 from pyiceberg.expressions import BooleanExpression
+from pyiceberg.expressions.visitors import bind, extract_field_ids
 from pyiceberg.table import ALWAYS_TRUE, Table
 
 from tablecrypt.arguments import checked_arguments, file_path
@@ -37,8 +38,10 @@ from tablecrypt.errors import ConfigurationError
 from tablecrypt.files.deletion import DeletionScope
 from tablecrypt.keys.key_ring import EncryptedKey
 from tablecrypt.keys.manager import EncryptionManager, OpenKek
+from tablecrypt.keys.nested_columns import covering
 from tablecrypt.maintenance._storage import write_metadata
 from tablecrypt.maintenance._tables import check_own_manifests, checked_filter, reload, require_encrypted
+from tablecrypt.maintenance.erasure.row_filter import shape_of
 from tablecrypt.maintenance.runner import LocalRunner
 from tablecrypt.maintenance.sharing.columns import given_deks
 from tablecrypt.maintenance.sharing.metadata import Place, ShareWriter
@@ -126,8 +129,17 @@ def share(
     if dry_run:
         return sharing.result(plan, record, dry_run=True)
 
-    text = record.row_filter if row_filter is None and record is not None else str(row_filter or "")
+    said = record.row_filter if row_filter is None and record is not None else str(row_filter or "")
+    text = shape_of(rows) if _compares_protected(plan) else said
     return sharing.make(plan, text) if record is None else sharing.bring_up_to_date(plan, text, record)
+
+
+def _compares_protected(plan: SharePlan) -> bool:
+    # Whoever has the table's key opens the record, and lists and audits show it: no value of a protected column may stand there.
+    schema = plan.metadata.schema()
+    protected = {*plan.protected, *(column.field_id for column in plan.columns)}
+    compared = extract_field_ids(bind(schema, plan.row_filter, case_sensitive=True))
+    return not compared.isdisjoint(covering(dict.fromkeys(protected), schema))
 
 
 @dataclass(frozen=True)
@@ -227,7 +239,9 @@ class _Sharing:
     def bring_up_to_date(self, plan: SharePlan, row_filter: str, record: ShareRecord) -> Shared:
         """Write the share's next state, if the table has changed since."""
         asked, known = (plan.snapshot.snapshot_id, row_filter, plan.columns), (record.snapshot_id, record.row_filter, record.columns)
-        if asked == known and self.states.has(record.metadata_location):
+        # Of a filter by a protected column no values are remembered, so that another one would look like it.
+        is_known = asked == known and not _compares_protected(plan)
+        if is_known and self.states.has(record.metadata_location):
             self._forget_former(replace(record, files=tuple(plan.locations), former_files=(), former_columns=()), record)
             return self.result(plan, record)
 

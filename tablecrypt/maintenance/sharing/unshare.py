@@ -159,7 +159,8 @@ def _advice(table: EncryptedTable, record: ShareRecord, dry_run: bool) -> str:
     if dry_run:
         chosen = f"--shared-with {record.share_uuid} now, before it ends"
     else:
-        where = f'--where "{record.row_filter}" ' if record.row_filter else ""
+        # Of a filter by a protected column the values are not remembered: then the files are all that tells.
+        where = f'--where "{record.row_filter}" ' if record.row_filter and "?" not in record.row_filter else ""
         moment = dt.datetime.now(dt.UTC).isoformat(timespec="seconds")
         chosen = f"{where}--older-than {moment} (in Python, exactly these files: reencrypt(table, files=unshared.files))"
     return f"tablecrypt reencrypt {name} {chosen}; then expire the snapshots that name the old files, and remove orphans"
