@@ -1,5 +1,6 @@
 """The client of REST catalogs: requests, headers, authentication, vended credentials and error codes stay PyIceberg's own.
 
+RestCatalog: list_tables, list_views, list_namespaces, load_namespace_properties
 RestCatalog: _session, _create_session, _config_headers, _check_endpoint, _supported_endpoints, _split_identifier_for_path, _create_table
 RestCatalog: _fetch_config, _response_to_table, _response_to_staged_table, _resolve_storage_credentials, _auth_manager
                              where a server's configuration comes in: what it may say is decided by tablecrypt/properties.py
@@ -9,7 +10,8 @@ _handle_non_200_response     the same exceptions for the same answers
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -147,6 +149,38 @@ class RestCatalogAdapter(RestCatalog):
             ) from error
 
         return _text(response, COMMIT_ERRORS)
+
+    def list_tables(self, namespace: str | Identifier) -> list[Identifier]:
+        """Return the names of a namespace's tables. FormatError where the answer is no list of names."""
+        with self._reading("a list of tables"):
+            found: list[Identifier] = super().list_tables(namespace)
+            return found
+
+    def list_views(self, namespace: str | Identifier) -> list[Identifier]:
+        """Return the names of a namespace's views. FormatError where the answer is no list of names."""
+        with self._reading("a list of views"):
+            found: list[Identifier] = super().list_views(namespace)
+            return found
+
+    def list_namespaces(self, namespace: str | Identifier = ()) -> list[Identifier]:
+        """Return the namespaces in another, or at the top. FormatError where the answer is no list of names."""
+        with self._reading("a list of namespaces"):
+            found: list[Identifier] = super().list_namespaces(namespace)
+            return found
+
+    def load_namespace_properties(self, namespace: str | Identifier) -> Properties:
+        """Return the properties of a namespace. FormatError where the answer has none."""
+        with self._reading("the properties of a namespace"):
+            found: Properties = super().load_namespace_properties(namespace)
+            return found
+
+    @contextmanager
+    def _reading(self, what: str) -> Iterator[None]:
+        try:
+            yield
+        except ValidationError as error:
+            # Pydantic's own text, which a chained error would print, quotes the answer.
+            raise FormatError(f"catalog {self.name}: the server's answer cannot be read as {what}: {type(error).__name__}") from None
 
     @property
     def has_views(self) -> bool:
