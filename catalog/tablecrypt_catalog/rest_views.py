@@ -21,7 +21,7 @@ from pyiceberg.typedef import Identifier
 from pyiceberg.view import View
 from pyiceberg.view.metadata import ViewVersion
 
-from tablecrypt.errors import FormatError
+from tablecrypt.errors import ConfigurationError, FormatError
 from tablecrypt_catalog._pyiceberg.rest import RestCatalogAdapter
 
 if TYPE_CHECKING:
@@ -45,12 +45,16 @@ class RestViews(RestCatalogAdapter):
             NoSuchViewError: no view has that name.
             KeyIdChangedError: this client's pins know an encrypted table of that name.
             FormatError: the answer is no view.
+        ConfigurationError: the server redirects to another one.
         """
         pin_check = self.client_pins.begin_check(identifier)
         try:
             view: View = super().load_view(identifier)
             # Called for its error: the answer may lack the schema that its current version names.
             view.schema()
+        except ConfigurationError:
+            # A ValueError too, of this client and not of the answer's text.
+            raise
         except (ValidationError, StopIteration, ValueError):
             # Pydantic's own text, which a chained error would print, quotes the answer.
             name = ".".join(self.identifier_to_tuple(identifier))

@@ -38,6 +38,7 @@ from tablecrypt.errors import KeyNotFoundError
 from tablecrypt.keys.key_ring import EncryptedKey, KeyRing
 from tablecrypt.maintenance._tables import reload
 from tablecrypt.table.metadata import EncryptedTableMetadata
+from tablecrypt.table.shares import said_of_shares
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import name_of
 from tablecrypt.table.updates import AddEncryptionKeyUpdate, RemoveEncryptionKeyUpdate
@@ -70,21 +71,24 @@ class CommitOutcome(Generic[P]):
 
 
 class AssertKeysUnchanged(ValidatableTableRequirement):
-    """The table has the keys and snapshots that a plan was made for. Only catalogs that commit in this process know it."""
+    """The table has the keys, snapshots and shares that a plan was made for. Only catalogs that commit in this process know it."""
 
     type: Literal["assert-encryption-keys"] = Field(default="assert-encryption-keys")
     keys: tuple[EncryptedKey, ...]
     snapshot_ids: frozenset[int] = Field(alias="snapshot-ids")
+    shares: dict[str, str]
 
     @classmethod
     def of(cls, metadata: EncryptedTableMetadata) -> AssertKeysUnchanged:
-        """Return the requirement that a table's keys and snapshots are as in this metadata."""
-        return cls(keys=metadata.key_ring.entries, snapshot_ids=frozenset(each.snapshot_id for each in metadata.snapshots))
+        """Return the requirement that a table's keys, snapshots and shares are as in this metadata."""
+        snapshot_ids = frozenset(each.snapshot_id for each in metadata.snapshots)
+        # Shares too: keys of what a new one has must not be destroyed, and called out of everybody's reach.
+        return cls(keys=metadata.key_ring.entries, snapshot_ids=snapshot_ids, shares=said_of_shares(metadata))
 
     def validate(self, base_metadata: TableMetadata | None) -> None:  # type: ignore[override]
-        """Raise CommitFailedException where the base of the commit has other keys or snapshots."""
+        """Raise CommitFailedException where the base of the commit has other keys, snapshots or shares."""
         if not isinstance(base_metadata, EncryptedTableMetadata) or AssertKeysUnchanged.of(base_metadata) != self:
-            raise CommitFailedException("Requirement failed: snapshots or encryption keys have changed meanwhile")
+            raise CommitFailedException("Requirement failed: snapshots, encryption keys or shares have changed meanwhile")
 
 
 def replaced_key(entry: EncryptedKey) -> tuple[TableUpdate, TableUpdate]:

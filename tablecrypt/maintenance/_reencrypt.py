@@ -165,7 +165,7 @@ def _among(table: EncryptedTable, files: Sequence[str], shared_with: str) -> fro
 
     for record in live_shares(table):
         if record.share_uuid == shared_with:
-            return frozenset(record.files).intersection(named) if named else frozenset(record.files)
+            return frozenset(record.all_files).intersection(named) if named else frozenset(record.all_files)
     raise ConfigurationError(f"{name_of(table)} has no live share {shared_with!r}; `shares` lists them")
 
 

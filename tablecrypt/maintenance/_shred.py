@@ -210,7 +210,10 @@ def shred(
         fresh = reload(table)
         plan = find(fresh, wanted.also(replaced_heads(fresh)), tracked, plan.older)
 
-    shredded = replace(_carry_out(table, plan, delete_below, cache(fresh.io.manager.new_kek), progress), shared=shared.said)
+    shredded = _carry_out(table, plan, delete_below, cache(fresh.io.manager.new_kek), progress, None if break_shares else shared)
+    # Looked into once more: of two commits of properties and keys at once, a REST server takes both.
+    after = SharedFiles.of(require_encrypted(table), break_shares=True).among(plan.inventory.shredded)
+    shredded = replace(shredded, shared=tuple(dict.fromkeys((*shared.said, *after.said))))
     # Manifests that this process kept to plan with may hold the DEKs that are gone, and kept metadata the wrapped keys.
     CACHE.clear()
     PARSED.clear()
@@ -246,13 +249,18 @@ def _ids(snapshots: Sequence[int]) -> frozenset[int]:
 
 
 def _carry_out(
-    table: Table, plan: Plan, delete_below: Sequence[str], new_kek: Callable[[], EncryptedKey], progress: ProgressListener
+    table: Table,
+    plan: Plan,
+    delete_below: Sequence[str],
+    new_kek: Callable[[], EncryptedKey],
+    progress: ProgressListener,
+    shared: SharedFiles | None,
 ) -> Shredded:
-    """Commit, then scrub; again, until nothing that is there holds a retired KEK."""
+    """Commit, then scrub; again, until nothing that is there holds a retired KEK. `shared` is what no share may be added to until then."""
     scrubbed, tracked = Scrubbed(), Counted("shred: metadata files", "files", progress)
     # Bounded: files that writers keep bringing are reported in the end, and not waited for.
     for _ in range(_ROUNDS):
-        plan = _commit(table, plan, new_kek)
+        plan, shared = _commit(table, plan, new_kek, shared), None
         fresh = require_encrypted(table)
         # A commit on its way may make such a file current, and the catalog may know its hash: it must not be written over.
         again = scrub(fresh, plan.older.without(plan.unsettled), plan.retired, metadata_deleting_io(fresh, delete_below), tracked)
@@ -268,9 +276,16 @@ def _carry_out(
     return _result(require_encrypted(table), plan, scrubbed, dry_run=False)
 
 
-def _commit(table: Table, plan: Plan, new_kek: Callable[[], EncryptedKey]) -> Plan:
+def _commit(table: Table, plan: Plan, new_kek: Callable[[], EncryptedKey], shared: SharedFiles | None) -> Plan:
     """Take the snapshots and their KEKs out of the table's metadata, and return the plan as it stands then."""
-    change = commit_keys(table, lambda base: _key_change(base, plan, new_kek)).plan
+
+    def change_of(base: EncryptedTable) -> _KeyChange:
+        # Once the snapshots are gone, nothing of them can be shared any more.
+        if shared is not None:
+            shared.check_still(base.metadata)
+        return _key_change(base, plan, new_kek)
+
+    change = commit_keys(table, change_of).plan
     fresh = require_encrypted(table)
     current, older = fresh.metadata, inspect_older(fresh, plan.older)
     # What comes into a table that was shredded whole is new, and stays.

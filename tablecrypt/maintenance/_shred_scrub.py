@@ -23,7 +23,7 @@ from pyiceberg.table.update import TableUpdate
 
 from tablecrypt.errors import FormatError
 from tablecrypt.files.deletion import DeletionScope
-from tablecrypt.files.raw_output import ENCRYPTION_KEYS, JOURNAL_FOLDER, JOURNAL_KEYS, RawContent
+from tablecrypt.files.raw_output import ENCRYPTION_KEYS, JOURNAL_FOLDER, JOURNAL_KEYS, TABLE_METADATA_SUFFIXES, RawContent
 from tablecrypt.keys.key_ring import EncryptedKey, is_copy
 from tablecrypt.maintenance._key_commit import commit_keys
 from tablecrypt.maintenance._shred_find import OlderFiles, kek_ids
@@ -37,6 +37,9 @@ from tablecrypt.table.table_files import TableFileIO
 from tablecrypt.table.updates import RemoveMetadataLogEntriesUpdate
 
 _PROPERTIES: Final = "properties"
+# A log may name any file, such as one with rows, which must not go as half of a metadata file.
+NOT_NAMED_SO: Final = "is in the metadata-log, and not named as a metadata file is"
+"""Why a file is not deleted that metadata calls older metadata."""
 DRY_RUN: Final = "this was a dry run: nothing was destroyed"
 """Why a shredding is not complete that was none."""
 
@@ -50,6 +53,8 @@ class Holder:
 
     def reason_against(self, scope: DeletionScope) -> str | None:
         """Return why the file may not be written over or, where that is what becomes of it, deleted; None where it may."""
+        if not self.location.endswith((*TABLE_METADATA_SUFFIXES, JOURNAL_KEYS)):
+            return NOT_NAMED_SO
         return scope.reason_against_writing_over(self.location) if self.is_readable else scope.reason_against(self.location)
 
 

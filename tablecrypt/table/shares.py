@@ -10,9 +10,11 @@
       metadata-location   of the metadata that the partner gets
       snapshot-id         of this table, from which the files are
       created-ms          milliseconds since the epoch
-      row-filter          what the shared rows match
+      row-filter          what the shared rows match; without its values where it compares a protected column
       columns             protected columns that were shared, as objects: field-id, name, key-id of the partner's master key
       files               data and delete files of this table that the share names
+      former-files        further ones, which only states before name that are still stored; records of earlier releases have none
+      former-columns      protected columns that only such states have, as above; likewise
       secret              what the lists of all states of the share say, as base64; records of earlier releases have none
 
 Each record is a new file under a DEK of its own, and the property holds what opens it. So who writes storage cannot put another record in
@@ -69,6 +71,8 @@ _LAST_MOMENT_MS: Final = 253_402_300_799_999
 """Of the year 9999: Python has no later one."""
 _COLUMNS: Final = "columns"
 _FILES: Final = "files"
+_FORMER_FILES: Final = "former-files"
+_FORMER_COLUMNS: Final = "former-columns"
 _SECRET: Final = "secret"
 
 logger = logging.getLogger(__name__)
@@ -105,9 +109,10 @@ class ShareRecord:
         metadata_location: the metadata.json that the partner registers.
         snapshot_id: the snapshot of the source from which the files are.
         created_ms: when, in milliseconds since the epoch.
-        row_filter: what the shared rows match, as it was given.
+        row_filter: what the shared rows match, as it was given; with "?" in place of values where it compares a protected column.
         columns: the protected columns that were shared.
         files: locations of the source's data and delete files that the share names.
+        former_files, former_columns: further ones, and columns, of states before that are still stored: who is at one opens them still.
         secret: what the manifest lists of all its states say, by which the partner tells that one follows the other; None in records of
             earlier releases.
     """
@@ -121,7 +126,19 @@ class ShareRecord:
     row_filter: str
     columns: tuple[SharedColumn, ...]
     files: tuple[str, ...] = field(repr=False)
+    former_files: tuple[str, ...] = field(default=(), repr=False)
+    former_columns: tuple[SharedColumn, ...] = ()
     secret: Secret | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def all_files(self) -> tuple[str, ...]:
+        """The files of all states that are stored."""
+        return (*self.files, *self.former_files)
+
+    @property
+    def all_columns(self) -> tuple[SharedColumn, ...]:
+        """The protected columns of all states that are stored."""
+        return (*self.columns, *self.former_columns)
 
 
 @dataclass(frozen=True)
@@ -256,6 +273,11 @@ def readably_named(metadata: TableMetadata) -> Mapping[str, NamedRecord]:
     return found
 
 
+def said_of_shares(metadata: TableMetadata) -> dict[str, str]:
+    """Return what metadata says of all shares of its table, read or not, by their uuids."""
+    return dict(_properties(metadata))
+
+
 def _properties(metadata: TableMetadata) -> Iterator[tuple[str, str]]:
     for name, value in metadata.properties.items():
         if name.startswith(SHARE.name):
@@ -285,10 +307,15 @@ def _record_manager(io: TableFileIO, kms: KeyManagementClient | None = None) -> 
 
 def _encoded(metadata: TableMetadata, record: ShareRecord) -> bytes:
     fields = {_json_name(name): value for name, value in vars(record).items() if name != _SECRET}
-    fields[_COLUMNS] = [{_json_name(name): value for name, value in vars(column).items()} for column in record.columns]
+    fields[_COLUMNS] = list(map(_column_fields, record.columns))
+    fields[_FORMER_COLUMNS] = list(map(_column_fields, record.former_columns))
     if record.secret is not None:
         fields[_SECRET] = share_secret_text(record.secret)
     return json.dumps({_TABLE_UUID: str(metadata.table_uuid), **fields}).encode()
+
+
+def _column_fields(column: SharedColumn) -> dict[str, Any]:
+    return {_json_name(name): value for name, value in vars(column).items()}
 
 
 def _decoded(location: str, content: bytes) -> tuple[ShareRecord, str]:
@@ -298,8 +325,10 @@ def _decoded(location: str, content: bytes) -> tuple[ShareRecord, str]:
         given |= {name: _typed(fields[_json_name(name)], int) for name in _NUMBERS}
         if not 0 <= given["created_ms"] <= _LAST_MOMENT_MS:
             raise ValueError("no moment")
-        given[_COLUMNS] = tuple(SharedColumn.of(each) for each in fields[_COLUMNS])
+        given[_COLUMNS] = tuple(map(SharedColumn.of, fields[_COLUMNS]))
         given[_FILES] = tuple(_typed(each, str) for each in fields[_FILES])
+        given["former_files"] = tuple(_typed(each, str) for each in fields.get(_FORMER_FILES, ()))
+        given["former_columns"] = tuple(map(SharedColumn.of, fields.get(_FORMER_COLUMNS, ())))
         given[_SECRET] = share_secret_in(fields[_SECRET]) if _SECRET in fields else None
         return ShareRecord(**given), str(fields[_TABLE_UUID])
     except (ValueError, KeyError, TypeError) as error:
@@ -360,15 +389,22 @@ def keeping_shared(table: Table, io: TableFileIO, *, break_shares: bool) -> Tabl
     """
     if break_shares:
         return io
-    return io.keeping({location: f"is named by {_shown(record)}" for record in live_shares(table) for location in record.files})
+    return io.keeping({location: f"is named by {_shown(record)}" for record in live_shares(table) for location in record.all_files})
 
 
 @dataclass(frozen=True)
 class SharedFiles:
-    """Live shares of a table, each with how many files it names of those that are asked for."""
+    """Live shares of a table, each with how many files it names of those that are asked for.
+
+    Attributes:
+        table: its name.
+        shares: the shares.
+        properties: what the metadata says of all of its shares.
+    """
 
     table: str
     shares: Mapping[ShareRecord, int]
+    properties: Mapping[str, str]
 
     @classmethod
     def of(cls, table: Table, *, break_shares: bool) -> SharedFiles:
@@ -382,7 +418,7 @@ class SharedFiles:
             ShareRecordError: what the table remembers of a share cannot be read.
         """
         records = readable_shares(table) if break_shares else live_shares(table)
-        return cls(name_of(table), {record: len(record.files) for record in records})
+        return cls(name_of(table), {record: len(record.all_files) for record in records}, said_of_shares(table.metadata))
 
     def among(self, locations: Iterable[str]) -> SharedFiles:
         """Return what is shared of these files."""
@@ -396,12 +432,12 @@ class SharedFiles:
 
     def with_column(self, field_id: int) -> SharedFiles:
         """Return the shares that have a protected column."""
-        found = {record: files for record, files in self.shares.items() if any(each.field_id == field_id for each in record.columns)}
-        return SharedFiles(self.table, found)
+        found = {record: files for record, files in self.shares.items() if any(each.field_id == field_id for each in record.all_columns)}
+        return replace(self, shares=found)
 
     def _only(self, is_wanted: Callable[[ParsedLocation | str], bool]) -> SharedFiles:
-        found = {record: sum(is_wanted(_any_spelling(each)) for each in record.files) for record in self.shares}
-        return SharedFiles(self.table, {record: files for record, files in found.items() if files})
+        found = {record: sum(is_wanted(_any_spelling(each)) for each in record.all_files) for record in self.shares}
+        return replace(self, shares={record: files for record, files in found.items() if files})
 
     def check(self, because: str, *, break_shares: bool) -> None:
         """Refuse to touch them, or log that they are broken.
@@ -417,9 +453,24 @@ class SharedFiles:
             logger.warning("%s: shares are broken: %s", self.table, "; ".join(self.said))
         elif self.shares:
             raise SharedFilesError(
-                f"{self.table}: {because}: {'; '.join(self.said)}. Nothing was changed. End the shares first (unshare), or go on with "
-                "break_shares=True, --break-shares, or in SQL break_shares => true"
+                f"{self.table}: {because}: {'; '.join(self.said)}. Nothing was changed. End the shares first (unshare){self._instead}, or "
+                "go on with break_shares=True, --break-shares, or in SQL break_shares => true"
             )
+
+    def check_still(self, metadata: TableMetadata) -> None:
+        """Refuse a commit on metadata that says of shares what was not looked into.
+
+        Raises:
+            SharedFilesError: a share came, or was brought up to date, since.
+        """
+        if said_of_shares(metadata).items() - self.properties.items():
+            raise SharedFilesError(f"{self.table}: files were shared while this ran. No key was destroyed: call it again")
+
+    @property
+    def _instead(self) -> str:
+        # A state before stays for its readers, and its keys open these files: nothing but the next update takes it away.
+        has_former = any(record.former_files or record.former_columns for record in self.shares)
+        return " or, where only its state before has them, update the share once more (share --update)" if has_former else ""
 
     @property
     def said(self) -> tuple[str, ...]:

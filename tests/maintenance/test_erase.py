@@ -21,11 +21,23 @@ from pyiceberg.types import LongType, NestedField, StringType
 from tablecrypt.errors import AuthenticationError, ColumnKeyDeniedError, ConfigurationError
 from tablecrypt.maintenance import erase, shred
 from tablecrypt.manifests.records import DATA_FILE_POSITIONS, EncryptedDataFile, key_metadata_of, with_key
+from tests.support.aws import AwsServer
+from tests.support.edited_metadata import edited
 from tests.support.listeners import once
 from tests.support.plaintext import CANARY
 from tests.support.protected_tables import Clients, protected_table
 from tests.support.stored_text import readable_text
-from tests.support.tables import MASTER_KEY, contents_below, data_files, flip, folder_of, metadata_path, new_table, path_of
+from tests.support.tables import (
+    MASTER_KEY,
+    contents_below,
+    data_files,
+    flip,
+    folder_of,
+    metadata_path,
+    new_table,
+    path_of,
+    unpinned_catalog,
+)
 
 SCHEMA: Final = Schema(
     NestedField(1, "customer_id", LongType()), NestedField(2, "region", StringType()), NestedField(3, "email", StringType())
@@ -285,6 +297,78 @@ class TestPrincipals:
         assert not erased.is_complete
         assert "plaintext" in erased.not_searched[f"file://{stray}"]
         assert erase(table, FILTER).is_complete
+
+    @pytest.mark.parametrize(
+        ("content", "is_named"),
+        [
+            (b"customer_id,email\n7,x\n", True),
+            (b'{"rows": [{"customer_id": 7}]}', True),
+            (b'{"format-version": 3, "loc', False),
+            (b"", False),
+        ],
+        ids=["rows", "JSON of no table", "half a file of a commit", "one that was begun"],
+    )
+    def test_what_has_the_name_of_metadata_and_is_none_was_not_searched(self, catalog: Catalog, content: bytes, is_named: bool) -> None:
+        table = people(catalog)
+        export = folder_of(table) / "metadata" / "00009-5b0c0000-0000-4000-8000-000000000007.metadata.json"
+        export.write_bytes(content)
+
+        erased = erase(table, FILTER)
+
+        assert list(erased.not_searched) == ([f"file://{export}"] if is_named else [])
+
+    @pytest.mark.parametrize(("content", "is_named"), [(b"PFA1 and sketches", True), (b"7,x", True), (b"AGS1 and the rest", False)])
+    def test_statistics_that_another_engine_wrote_were_not_searched(
+        self, unwatched_warehouse: Path, aws: AwsServer, content: bytes, is_named: bool
+    ) -> None:
+        table = people(unpinned_catalog(unwatched_warehouse, aws))
+        statistics = folder_of(table) / "metadata" / "of-partitions.parquet"
+        statistics.write_bytes(content)
+        first = table.snapshots()[0].snapshot_id
+        entry = {"snapshot-id": first, "statistics-path": f"file://{statistics}", "file-size-in-bytes": len(content)}
+        table = edited(table, lambda metadata: metadata.update({"partition-statistics": [entry]}))
+
+        erased = erase(table, FILTER, delete_below=[table.location()])
+
+        assert list(erased.not_searched) == ([f"file://{statistics}"] if is_named else [])
+        assert erased.is_complete != is_named
+        assert erased.searched.other_files == (not is_named)
+
+    @pytest.mark.parametrize("which", ["data", "list", "metadata"])
+    def test_metadata_that_calls_files_of_the_table_statistics_deletes_none_of_them(
+        self, unwatched_warehouse: Path, aws: AwsServer, which: str
+    ) -> None:
+        table = people(unpinned_catalog(unwatched_warehouse, aws))
+        first, second = table.snapshots()[:2]
+        [data] = [task.file.file_path for task in table.scan("customer_id >= 200").plan_files()]
+        called = {"data": data, "list": first.manifest_list, "metadata": str(metadata_path(table))}[which]
+        entry = {"snapshot-id": second.snapshot_id, "statistics-path": called, "file-size-in-bytes": 4}
+        table = edited(table, lambda metadata: metadata.update({"partition-statistics": [entry]}))
+
+        erase(table, FILTER, delete_below=[table.location()])
+
+        assert path_of(called).exists()
+        assert table.refresh().scan().count() == 59
+        assert table.scan(snapshot_id=first.snapshot_id).count() == 20
+
+    def test_older_metadata_without_keys_that_names_the_persons_partition_goes(self, catalog: Catalog) -> None:
+        """Such as of a table that was plain once."""
+        by_person = PartitionSpec(PartitionField(1, 1000, IdentityTransform(), "customer_id"))
+        table = people(catalog, {"write.summary.partition-limit": "100"}, by_person)
+        plain = json.loads(metadata_path(table).read_bytes())
+        of_keys = {"encryption-keys", "next-row-id", "properties"}
+        plain = {name: value for name, value in plain.items() if name not in of_keys} | {"format-version": 2, "statistics": []}
+        for snapshot in plain["snapshots"]:
+            for name in ("key-id", "first-row-id", "added-rows"):
+                snapshot.pop(name, None)
+        older = metadata_path(table).with_name("00000-5b0c0000-0000-4000-8000-000000000007.metadata.json")
+        older.write_text(json.dumps(plain))
+        assert f"customer_id={PERSON}" in older.read_text()
+
+        erased = erase(table, FILTER)
+
+        assert erased.is_complete, erased
+        assert not [text for text in readable_text(table, folder_of(table)) if f"customer_id={PERSON}" in text]
 
 
 class TestProtectedColumns:

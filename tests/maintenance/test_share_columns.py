@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +23,14 @@ from tablecrypt.maintenance import (
     unshare,
     verify,
 )
+from tablecrypt.maintenance._tables import reload
 from tablecrypt.maintenance.sharing.records import live_shares
 from tablecrypt.table.shares import SharedColumn
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt_catalog import EncryptedSqlCatalog
 from tests.support import write_only_kms
 from tests.support.aws import AwsServer
+from tests.support.interrupted_catalog import INTERRUPTED, at_commits
 from tests.support.shares import LINEAGE, NORTH, Partner, in_order
 from tests.support.tables import (
     MASTER_KEY,
@@ -187,6 +190,25 @@ def test_matching_rows_that_are_written_again_have_the_column_under_the_partners
     assert [finding for each in audit(theirs).tables for finding in each.findings] == []
 
 
+def test_no_record_list_or_audit_shows_a_protected_value_that_a_share_is_filtered_by(
+    tmp_path: Path, aws: AwsServer, secret: str, partner: Partner
+) -> None:
+    table = protected(encrypted_sql_catalog(tmp_path, aws), secret)
+    value = table.scan("id = 4").to_arrow()["note"][0].as_py()
+    by_value = f"note = '{value}' or id = 6"
+    share(table, partner.key_id, partner.location, by_value, rewrite=True)
+
+    analyst = encrypted_sql_catalog(tmp_path, aws, {"encryption.allowed-key-ids": MASTER_KEY}).load_table("db.t")
+
+    assert [each.row_filter for each in shares(analyst).shares] == ["note = ? or id = ?"]
+    assert value not in json.dumps([shares(analyst).to_json(), audit(analyst).to_json()])
+    with pytest.raises(ConfigurationError, match="row_filter can say anew"):
+        share(table, partner.key_id, partner.location, update=True, rewrite=True)
+    assert share(table, partner.key_id, partner.location, by_value, update=True, rewrite=True).rows == 2
+    assert share(table, partner.key_id, partner.location, f"note = '{value}' or id = 1000", update=True, rewrite=True).rows == 1
+    assert "--where" not in unshare(table, partner.location).advice
+
+
 def test_who_may_wrap_under_the_partners_keys_and_not_unwrap_shares(tmp_path: Path) -> None:
     kms = memory_kms(tmp_path, MASTER_KEY, "pii", "partner", "partner-pii")
     refusing = {**kms, "encryption.kms-impl": write_only_kms.CLASS, write_only_kms.REFUSED: "partner,partner-pii"}
@@ -264,6 +286,38 @@ def test_shredding_a_column_that_is_shared_stops_whatever_it_was_called(table: E
 
 
 # ---- the share as a table of the partner's
+
+
+def test_shredding_a_shared_column_all_the_same_is_not_complete(table: EncryptedTable, partner: Partner) -> None:
+    theirs = partner.register(with_column(table, partner))
+
+    shredded = shred_column(table, "note", break_shares=True)
+
+    assert not shredded.is_complete
+    assert any(partner.key_id in each for each in shredded.incomplete_because)
+    assert None not in theirs.refresh().scan().to_arrow()["note"].to_pylist()
+
+
+def test_shredding_a_column_that_is_shared_meanwhile_destroys_no_key(tmp_path: Path, aws: AwsServer, secret: str, partner: Partner) -> None:
+    table = protected(encrypted_sql_catalog(tmp_path, aws, INTERRUPTED), secret)
+    left = [lambda: with_column(reload(table), partner)]
+
+    with pytest.raises(SharedFilesError, match="while this ran"), at_commits(before=lambda: left and left.pop()()):
+        shred_column(table, "note")
+
+    assert None not in reload(table).scan().to_arrow()["note"].to_pylist()
+
+
+def test_shredding_a_column_that_only_the_state_before_has_stops_until_that_is_gone(table: EncryptedTable, partner: Partner) -> None:
+    before = partner.register(with_column(table, partner))
+    share(table, partner.key_id, partner.location, update=True, columns={})
+    with pytest.raises(SharedFilesError, match="update the share once more"):
+        shred_column(table, "note")
+    assert None not in before.refresh().scan().to_arrow()["note"].to_pylist()
+
+    share(table, partner.key_id, partner.location, update=True)
+
+    assert shred_column(table, "note").is_complete
 
 
 def test_the_partners_own_rows_are_under_column_keys_that_the_sharer_never_saw(table: EncryptedTable, partner: Partner) -> None:

@@ -225,6 +225,22 @@ def test_shredding_what_is_shared_is_not_complete(table: EncryptedTable, share: 
     assert live_shares(table.refresh()) == [share]
 
 
+def test_shredding_what_is_shared_meanwhile_destroys_no_key(interrupted: EncryptedTable) -> None:
+    record = record_of(interrupted)
+    for _ in range(2):
+        replaced(interrupted)
+
+    with (
+        pytest.raises(SharedFilesError, match="while this ran"),
+        at_commits(before=once(lambda: remember_share(reload(interrupted), record))),
+    ):
+        shred(interrupted, [record.snapshot_id])
+
+    fresh = reload(interrupted)
+    assert live_shares(fresh) == [record]
+    assert fresh.scan(snapshot_id=record.snapshot_id).count() == 20
+
+
 def test_shredding_what_is_not_shared_goes_on(table: EncryptedTable) -> None:
     record = shared(table, "region = 'north'")
     reencrypt(table, where="region = 'south'")

@@ -9,8 +9,8 @@ from typing import Final
 
 import pytest
 
-from tablecrypt.errors import ConfigurationError
-from tablecrypt.maintenance import compact, share, unshare, verify
+from tablecrypt.errors import ConfigurationError, SharedFilesError
+from tablecrypt.maintenance import compact, reencrypt, share, shred, unshare, verify
 from tablecrypt.maintenance.expiry import expire_snapshots
 from tablecrypt.maintenance.sharing.records import live_shares
 from tablecrypt.table.table import EncryptedTable
@@ -89,6 +89,56 @@ def test_many_updates_leave_two_states(table: EncryptedTable, partner: Partner) 
 
     assert sizes == [6] * 8
     assert len(live_shares(table.refresh())) == 1
+
+
+@pytest.fixture
+def updated(table: EncryptedTable, partner: Partner) -> EncryptedTable:
+    """The state before of a share, as its reader has it: the table has written all of its files again, and the share is up to date."""
+    before = partner.register(share(table, partner.key_id, partner.location, NORTH))
+    reencrypt(table)
+    share(table.refresh(), partner.key_id, partner.location, update=True)
+    return before
+
+
+def test_expiry_keeps_the_files_of_the_state_before_until_the_next_update(
+    table: EncryptedTable, partner: Partner, updated: EncryptedTable
+) -> None:
+    assert expire_snapshots(table, older_than=dt.datetime.now(dt.UTC)).refused
+    assert ids(updated.refresh()) == list(range(0, 20, 2))
+
+    share(table, partner.key_id, partner.location, update=True)
+
+    [record] = live_shares(table.refresh())
+    assert (set(record.files), record.former_files) == (named(table), ())
+    assert len(files_below(path_of(partner.location))) == 3, "nobody is at the state before any more"
+
+
+def test_shredding_what_only_the_state_before_opens_stops(table: EncryptedTable, partner: Partner, updated: EncryptedTable) -> None:
+    with pytest.raises(SharedFilesError, match="update the share once more"):
+        shred(table, all_but_heads=True, replace_heads=True)
+    assert ids(updated.refresh()) == list(range(0, 20, 2))
+
+    share(table, partner.key_id, partner.location, update=True)
+
+    assert shred(table, all_but_heads=True, replace_heads=True).is_complete
+    with pytest.raises(FileNotFoundError):
+        updated.refresh().scan().to_arrow()
+
+
+def test_where_nothing_is_removed_the_files_of_all_states_are_kept(table: EncryptedTable, partner: Partner) -> None:
+    theirs = partner.register(share(table, partner.key_id, partner.location, NORTH))
+    theirs.append(team_rows(900))
+    for _ in range(3):
+        reencrypt(table)
+        share(table.refresh(), partner.key_id, partner.location, update=True)
+        share(table, partner.key_id, partner.location, update=True)
+
+    expire_snapshots(table, older_than=dt.datetime.now(dt.UTC))
+
+    assert ids(theirs.refresh()) == [*range(0, 20, 2), *range(900, 920)]
+    [record] = live_shares(table.refresh())
+    assert set(unshare(table, partner.location).files) == {*record.files, *record.former_files}
+    assert len(record.former_files) == 3
 
 
 YEAR: Final = 1000

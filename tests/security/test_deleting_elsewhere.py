@@ -10,6 +10,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,8 +22,8 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 from sqlalchemy import text
 
-from tablecrypt.errors import ConfigurationError, DeletionRefusedError, TablecryptError
-from tablecrypt.maintenance import migrate, reencrypt, remove_orphan_files, shred
+from tablecrypt.errors import ConfigurationError, DeletionRefusedError, TablecryptError, TamperedFileError
+from tablecrypt.maintenance import erase, migrate, reencrypt, remove_orphan_files, shred
 from tablecrypt_catalog import encrypted
 from tests.support.aws import AwsServer
 from tests.support.tables import MASTER_KEY, SCHEMA, encrypted_sql_catalog, folder_of, path_of
@@ -240,6 +241,33 @@ def test_a_commit_deletes_no_metadata_where_nothing_pins_the_folder(unpinned: Sc
     committed(unpinned.catalog)
 
     unpinned.assert_unharmed()
+
+
+def erased(catalog: Catalog, **options: Any) -> Any:
+    return erase(catalog.load_table("db.t"), "id = 1", **options)
+
+
+def committed_below(catalog: Catalog, delete_below: list[str]) -> None:
+    assert delete_below
+    committed(catalog)
+
+
+@pytest.mark.parametrize("operation", [shred_old, erased, orphans, committed_below], ids=lambda each: each.__name__)
+def test_metadata_that_calls_live_files_of_the_table_older_metadata_deletes_none_of_them(
+    unpinned: Scene, operation: Callable[..., Any]
+) -> None:
+    """Within the table's folder the name alone tells that a file is no metadata."""
+    table = unpinned.table
+    table.append(ROWS.set_column(0, SCHEMA.as_arrow().field("id"), pa.array([7, 8, 9], SCHEMA.as_arrow().field("id").type)))
+    live = [task.file.file_path for task in table.scan("id >= 7").plan_files()]
+    live += [table.refresh().snapshots()[-1].manifest_list]
+    log = [{"timestamp-ms": 1, "metadata-file": each} for each in live]
+    unpinned.edit(lambda content: content.update({"metadata-log": [*log, *content.get("metadata-log", [])]}))
+
+    with suppress(TamperedFileError):
+        operation(unpinned.catalog, delete_below=[table.location()])
+
+    assert sorted(unpinned.catalog.load_table("db.t").scan("id >= 7").to_arrow()["id"].to_pylist()) == [7, 8, 9]
 
 
 def test_the_folder_above_the_table_is_not_swept_without_its_name(unpinned: Scene) -> None:

@@ -1,6 +1,7 @@
 """The client of REST catalogs: requests, headers, authentication, vended credentials and error codes stay PyIceberg's own.
 
-RestCatalog: _session, _create_session, _check_endpoint, _supported_endpoints, _split_identifier_for_path, _create_table
+RestCatalog: list_tables, list_views, list_namespaces, load_namespace_properties
+RestCatalog: _session, _create_session, _config_headers, _check_endpoint, _supported_endpoints, _split_identifier_for_path, _create_table
 RestCatalog: _fetch_config, _response_to_table, _response_to_staged_table, _resolve_storage_credentials, _auth_manager
                              where a server's configuration comes in: what it may say is decided by tablecrypt/properties.py
 _RETRY_ARGS                  the same second attempt after a token has expired
@@ -9,9 +10,12 @@ _handle_non_200_response     the same exceptions for the same answers
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
+from urllib.parse import urljoin, urlsplit
 
 from pydantic import Field, ValidationError
 from pyiceberg.catalog import TOKEN, URI
@@ -44,7 +48,8 @@ from pyiceberg.typedef import UTF8, Identifier, Properties
 from requests import HTTPError, RequestException, Response, Session
 from tenacity import retry
 
-from tablecrypt.errors import FormatError, ReadRestrictionError
+from tablecrypt.errors import ConfigurationError, FormatError, ReadRestrictionError
+from tablecrypt.printable import printable
 from tablecrypt.properties import KMS_VENDED, check_table_properties, taken_from_server
 from tablecrypt.table.restrictions.read_restrictions import parse_restrictions
 from tablecrypt.table.table_files import name_of
@@ -89,6 +94,10 @@ class RestrictedCreationError(ReadRestrictionError):
     def __init__(self, reason: str, answer: TableAnswer) -> None:
         super().__init__(reason)
         self.answer = answer
+
+
+class RedirectedElsewhereError(ConfigurationError, RequestException):
+    """A server redirected a request to another one. To a commit it is as if no answer came, so that nothing of it is deleted."""
 
 
 class RestCatalogAdapter(RestCatalog):
@@ -140,6 +149,38 @@ class RestCatalogAdapter(RestCatalog):
             ) from error
 
         return _text(response, COMMIT_ERRORS)
+
+    def list_tables(self, namespace: str | Identifier) -> list[Identifier]:
+        """Return the names of a namespace's tables. FormatError where the answer is no list of names."""
+        with self._reading("a list of tables"):
+            found: list[Identifier] = super().list_tables(namespace)
+            return found
+
+    def list_views(self, namespace: str | Identifier) -> list[Identifier]:
+        """Return the names of a namespace's views. FormatError where the answer is no list of names."""
+        with self._reading("a list of views"):
+            found: list[Identifier] = super().list_views(namespace)
+            return found
+
+    def list_namespaces(self, namespace: str | Identifier = ()) -> list[Identifier]:
+        """Return the namespaces in another, or at the top. FormatError where the answer is no list of names."""
+        with self._reading("a list of namespaces"):
+            found: list[Identifier] = super().list_namespaces(namespace)
+            return found
+
+    def load_namespace_properties(self, namespace: str | Identifier) -> Properties:
+        """Return the properties of a namespace. FormatError where the answer has none."""
+        with self._reading("the properties of a namespace"):
+            found: Properties = super().load_namespace_properties(namespace)
+            return found
+
+    @contextmanager
+    def _reading(self, what: str) -> Iterator[None]:
+        try:
+            yield
+        except ValidationError as error:
+            # Pydantic's own text, which a chained error would print, quotes the answer.
+            raise FormatError(f"catalog {self.name}: the server's answer cannot be read as {what}: {type(error).__name__}") from None
 
     @property
     def has_views(self) -> bool:
@@ -195,6 +236,11 @@ class RestCatalogAdapter(RestCatalog):
     def staged_table_of(self, identifier: str | Identifier, response: TableResponse) -> StagedTable:
         """Return the table of a server's answer that is not committed, with a FileIO as `table_of`."""
         return self._response_to_staged_table(self.identifier_to_tuple(identifier), response)
+
+    def _config_headers(self, session: Session) -> None:
+        super()._config_headers(session)
+        # Here and not once the session is made: the first token is asked for while it is.
+        session.hooks["response"].append(partial(_refuse_elsewhere, session))
 
     def _create_session(self) -> Session:
         session = super()._create_session()
@@ -288,6 +334,24 @@ class RestCatalogAdapter(RestCatalog):
 def problems_of(error: ValidationError) -> str:
     """What a model found wrong, without a value of what it was given."""
     return "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors(include_input=False))
+
+
+def _refuse_elsewhere(session: Session, response: Response, **_: Any) -> None:
+    """Refuse a redirect to another host: a request's headers and body hold this client's credentials, of which only one is taken out."""
+    target = session.get_redirect_target(response)
+    if target is None:
+        return
+    asked = response.request.url or ""
+    if session.should_strip_auth(asked, urljoin(asked, target)):  # type: ignore[no-untyped-call]
+        raise RedirectedElsewhereError(
+            f"{printable(_origin(asked))} redirects to {printable(_origin(urljoin(asked, target)))}, which would get this client's "
+            f"credentials: if that is right, name it as the catalog's {URI}"
+        )
+
+
+def _origin(url: str) -> str:
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
 
 
 def _keep_creation(response: Response, **_: Any) -> None:

@@ -42,7 +42,7 @@ class ObservedShares:
     @property
     def files(self) -> set[str]:
         """The table's files that some share names."""
-        return {location for record in self.records for location in record.files}
+        return {location for record in self.records for location in record.all_files}
 
 
 def observed_shares(table: Table) -> ObservedShares:
@@ -84,7 +84,7 @@ def share_findings(shares: ObservedShares, starts: dict[str, FileStart], knows_a
 
     for record in shares.records:
         yield Finding(FindingKind.LIVE_SHARE, record.location, str(LiveShare.of(record)))
-        missing = [each for each in record.files if starts[each].signature == Signature.MISSING]
+        missing = [each for each in record.all_files if starts[each].signature == Signature.MISSING]
         if missing:
             yield Finding(FindingKind.SHARED_FILE_MISSING, record.location, _of_files(record, missing, "are not in the store"))
         behind = [each for each in record.files if each not in shares.of_heads and each not in missing]

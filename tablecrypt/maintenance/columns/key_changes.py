@@ -106,6 +106,7 @@ class ShreddedColumn(OperationResult):
         left: files that still hold them because the store let them be neither rewritten nor deleted, with what it said.
         refused: files that may hold them and were not touched, because they need not be the table's; with the reason.
         outside: what may still open the column elsewhere, and what ends that.
+        shared: live shares whose holders open its values for as long as the shared files are stored.
     """
 
     also_says: ClassVar = {"complete": "is_complete", "incomplete_because": "incomplete_because"}
@@ -118,10 +119,11 @@ class ShreddedColumn(OperationResult):
     left: dict[str, str] = field(default_factory=dict)
     refused: dict[str, str] = field(default_factory=dict)
     outside: tuple[str, ...] = ()
+    shared: tuple[str, ...] = ()
 
     @property
     def is_complete(self) -> bool:
-        """Whether keys were destroyed, and no file that the table knows still holds them. Not after a dry run."""
+        """Whether keys were destroyed, and no file or share that the table knows still has them. Not after a dry run."""
         return not self.incomplete_because
 
     @property
@@ -130,6 +132,8 @@ class ShreddedColumn(OperationResult):
         because = [DRY_RUN] if self.dry_run else []
         if not self.retired_keks:
             because.append(f"the table holds no key of column {self.column}: nothing was ever written under one, or it was shredded before")
+        if self.shared:
+            because.append(f"shared values open as before to whom they were shared with: {'; '.join(self.shared)}")
         return (*because, *not_scrubbed(self.left, self.refused))
 
 
@@ -328,18 +332,23 @@ def shred_column(
     if dry_run:
         return _foretold(fresh, field_id, column, delete_below)
 
-    SharedFiles.of(fresh, break_shares=break_shares).with_column(field_id).check(
-        f"whom column {column} was shared with opens its values", break_shares=break_shares
-    )
+    shared = SharedFiles.of(fresh, break_shares=break_shares).with_column(field_id)
+    shared.check(f"whom column {column} was shared with opens its values", break_shares=break_shares)
     metadata_deleting_io(fresh, delete_below)
     # Whether its declaration holds can be told only while its keys are there.
     is_declared = not undeclared_columns(metadata, fresh.io.manager.columns, (field_id,))
     scrubbed, counted = Scrubbed(), Counted("shred_column: metadata files", "files", progress)
     destroyed, retired, older = set[str](), frozenset[str](), OlderFiles()
 
+    def destruction(base: EncryptedTable) -> _Change:
+        # Once its keys are gone, nobody can share the column any more.
+        if not (break_shares or destroyed):
+            shared.check_still(base.metadata)
+        return _destruction(base, field_id)
+
     for _ in range(_ROUNDS):
         # The metadata first: after a kill, the next run finds in older files what is left to scrub.
-        change = commit_keys(table, lambda base: _destruction(base, field_id)).plan
+        change = commit_keys(table, destruction).plan
         destroyed |= set(change.removed)
         fresh = require_encrypted(table)
         older = inspect_older(fresh, older)
@@ -356,7 +365,10 @@ def shred_column(
     if is_declared:
         # The declaration has gone with its key: without a new one, an edit of the properties would not be noticed.
         commit_keys(table, lambda base: declared_anew(base.metadata, field_id, base.io.manager.columns))
-    return _result(fresh, field_id, column, destroyed, retired, scrubbed, dry_run=False)
+    # Looked into once more: of two commits of properties and keys at once, a REST server takes both.
+    after = SharedFiles.of(require_encrypted(table), break_shares=True).with_column(field_id)
+    done = _result(fresh, field_id, column, destroyed, retired, scrubbed, dry_run=False)
+    return replace(done, shared=tuple(dict.fromkeys((*shared.said, *after.said))))
 
 
 def _destruction(table: EncryptedTable, field_id: int) -> _Change:

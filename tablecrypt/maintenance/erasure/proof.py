@@ -2,6 +2,7 @@
 
 what a key of the table opens       searched as search.py says
 metadata files                      read
+statistics files                    of any kind, by other engines: not searched, unless they are ciphertext
 journals of other operations        may name files with such rows: not searched
 other files below its folders       ciphertext that no key of the table opens; all else among them was not searched
 """
@@ -9,6 +10,7 @@ other files below its folders       ciphertext that no key of the table opens; a
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
@@ -29,6 +31,7 @@ from tablecrypt.table.protection.policy import policy_of
 from tablecrypt.table.shares import readably_named
 from tablecrypt.table.table import EncryptedTable
 
+_OPENING: Final = b"{"
 PARTITION_SUMMARY: Final = b'"partitions.'
 """Begins what a snapshot's summary says of a partition: its values stand in metadata files in the clear."""
 
@@ -126,16 +129,29 @@ def _unread_metadata(searching: Searching) -> Iterator[tuple[str, str]]:
     io = searching.table.io
     for location, unread in searching.older.unread.items():
         # A file that no log names may be half of a commit on its way: it is reported only if it shows partition values.
-        if unread.problem and (unread.is_logged or PARTITION_SUMMARY in content_of(io, location)):
+        if unread.problem and (unread.is_logged or not _shows_nothing(content_of(io, location))):
             yield (
                 location,
                 f"a metadata file that cannot be read: {unread.problem}. If no commit is under way, remove_orphan_files deletes it",
             )
 
 
+def _shows_nothing(content: bytes) -> bool:
+    """Whether bytes are the first half of a metadata file, and name no partition."""
+    # By its name alone any file is metadata, and rows that somebody has put there must not count as searched.
+    if not content.startswith(_OPENING):
+        return not content
+    try:
+        json.loads(content)
+    except (ValueError, RecursionError):
+        return PARTITION_SUMMARY not in content
+    # Nothing is missing of it, and still it is no metadata.
+    return False
+
+
 @dataclass
 class _Unnamed:
-    """Files below the table's folders that no metadata names."""
+    """Files below the table's folders that no metadata names, and statistics, which nothing here reads."""
 
     sealed: int
     not_searched: dict[str, str]
@@ -144,16 +160,29 @@ class _Unnamed:
     def of(cls, searching: Searching) -> _Unnamed:
         metadata, named, io = searching.table.metadata, searching.named, searching.table.io
         known = {searching.table.metadata_location, *searching.older.keks, *searching.older.unread}
-        known |= {*statistics_locations(metadata), *(record.location for record in readably_named(metadata).values())}
+        known |= {record.location for record in readably_named(metadata).values()}
         known |= {*named.files, *named.entries, *named.lists.values()}
         listed = Folder()
         for folder in io.own_folders.folders:
             listed.files.update({canonical(file.location): file for file in stored_files(io.inner, folder.rstrip("/"))})
-        unknown, found = listed.unknown(known), cls(0, {})
-        starts = read_file_starts(io.inner, (file.location for file in unknown), io.own_folders)
+        statistics, found = statistics_locations(metadata), cls(0, {})
+        unknown = listed.unknown({*known, *statistics})
+        starts = read_file_starts(io.inner, (*statistics, *(file.location for file in unknown)), io.own_folders)
+        for location in dict.fromkeys(statistics):
+            found._add_statistics(location, starts[location])
         for file in unknown:
             found._add(file, starts[file.location], listed)
         return found
+
+    def _add_statistics(self, location: str, start: FileStart) -> None:
+        # Metadata names them, and whatever it names so may be anything: sketches of values, partitions, or the rows themselves.
+        if start.signature.is_ciphertext:
+            self.sealed += 1
+        elif start.signature not in (Signature.MISSING, Signature.EMPTY):
+            self.not_searched[location] = (
+                f"a statistics file that another engine wrote, and that {start.shown}: expire its snapshot, or take it out of the table "
+                "with that engine, and delete it"
+            )
 
     def _add(self, file: StoredFile, start: FileStart, listed: Folder) -> None:
         location, signature = file.location, start.signature

@@ -19,13 +19,15 @@ from pyiceberg.table.metadata import TableMetadata
 
 from tablecrypt.errors import ConfigurationError, FormatError
 from tablecrypt.files.deletion import LOCAL, ParsedLocation
+from tablecrypt.files.raw_output import TABLE_METADATA_SUFFIXES
 from tablecrypt.maintenance._shred import shred
-from tablecrypt.maintenance._shred_scrub import forget_in_log
+from tablecrypt.maintenance._shred_scrub import NOT_NAMED_SO, forget_in_log
 from tablecrypt.maintenance._storage import canonical, delete_checksums, older_metadata
 from tablecrypt.maintenance._tables import reload
 from tablecrypt.maintenance.erasure.plan import Searching
 from tablecrypt.maintenance.progress import Counted, ProgressListener
 from tablecrypt.maintenance.reachable import reachable_files
+from tablecrypt.table._pyiceberg.statistics import statistics_locations
 from tablecrypt.table.shares import deleting_io
 from tablecrypt.table.table import EncryptedExpireSnapshots, EncryptedTable
 from tablecrypt.table.table_files import TableFileIO, name_of
@@ -124,7 +126,11 @@ def _delete_files(
             f"{found.unopened[0].error}"
         )
 
-    unneeded = [*statistics, *unneeded_files(searching, removed.snapshots, found.files)]
+    # Statistics are whatever the metadata say: a forged entry may name files that the table needs, or the metadata themselves.
+    logged = (entry.metadata_file for entry in table.metadata.metadata_log)
+    needed = {canonical(each) for each in (table.metadata_location, *logged, *statistics_locations(table.metadata), *found.files)}
+    unneeded = [each for each in statistics if canonical(each) not in needed]
+    unneeded += unneeded_files(searching, removed.snapshots, found.files)
     for location in Counted("erase: files deleted", "files", progress).track(unneeded):
         _delete(io, location, searching.named.length_of(location), removed)
 
@@ -191,8 +197,11 @@ def _delete_metadata(table: EncryptedTable, field_ids: Collection[int], io: Tabl
     for older in older_metadata(table):
         # The log says that the file was the table's. Half a file that no log names may be a commit that is being written.
         halved = older.metadata is None and older.is_logged and older.problem
-        # Summaries are plaintext, and scrubbing keys leaves them in the file: it has to go.
-        tells = names_partitions and older.metadata is not None and any(_tells_partitions(older.metadata, current))
+        if halved and not older.location.endswith(TABLE_METADATA_SUFFIXES):
+            removed.refused[older.location] = NOT_NAMED_SO
+            continue
+        # Summaries are plaintext, and scrubbing keys leaves them in the file: it has to go. So has one from before the table had keys.
+        tells = names_partitions and older.parsed is not None and any(_tells_partitions(older.parsed, current))
         if (halved or tells) and _delete(io, older.location, 0, removed):
             gone.append(older.location)
 

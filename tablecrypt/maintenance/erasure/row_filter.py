@@ -97,7 +97,7 @@ class ErasureFilter:
     @property
     def shape(self) -> str:
         """The filter with a question mark in place of each value: "customer_id = ?"."""
-        return _shape(self.expression)
+        return shape_of(self.expression)
 
     def matching(self, rows: pa.Table) -> int:
         """Return how many rows of a table that has all of the filter's columns are erased."""
@@ -147,6 +147,11 @@ def _check_numbers(schema: Schema, expression: BooleanExpression) -> None:
         fractions = (each.value for each in literals if isinstance(each.value, (float, Decimal)))
         if isinstance(schema.find_type(column), (IntegerType, LongType)) and any(value % 1 for value in fractions):
             raise ConfigurationError(f"the filter compares {column} with a number that has a fraction: {column} holds whole numbers")
+
+
+def shape_of(expression: BooleanExpression) -> str:
+    """Return an unbound filter with a question mark in place of each value: "customer_id = ?"."""
+    return _shape(expression)
 
 
 def _shape(expression: BooleanExpression, outer: type[BooleanExpression] | None = None) -> str:

@@ -12,8 +12,9 @@ The DEK of a file stands in the manifest, not under the table's KEK. So new mani
 table: no other file, no other snapshot, and none of its manifests.
 
 An update writes the next state beside the one that is there, from the table's current snapshot: who shares need not be able to open what he
-has shared. While both are there, the table remembers the files of both. The state before stays until the next update, for readers who have
-not registered the new one, and all older ones go.
+has shared. The state before stays until the next update, for readers who have not registered the new one, and all older ones go. While
+both are there, the table remembers the files and columns of both, since keys of the partner's open them in either. An update of what did
+not change writes no state, and takes the state before away.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from itertools import chain
 from typing import Any, Final
 
 from pyiceberg.expressions import BooleanExpression
+from pyiceberg.expressions.visitors import bind, extract_field_ids
 from pyiceberg.table import ALWAYS_TRUE, Table
 
 from tablecrypt.arguments import checked_arguments, file_path
@@ -36,8 +38,10 @@ from tablecrypt.errors import ConfigurationError
 from tablecrypt.files.deletion import DeletionScope
 from tablecrypt.keys.key_ring import EncryptedKey
 from tablecrypt.keys.manager import EncryptionManager, OpenKek
+from tablecrypt.keys.nested_columns import covering
 from tablecrypt.maintenance._storage import write_metadata
 from tablecrypt.maintenance._tables import check_own_manifests, checked_filter, reload, require_encrypted
+from tablecrypt.maintenance.erasure.row_filter import shape_of
 from tablecrypt.maintenance.runner import LocalRunner
 from tablecrypt.maintenance.sharing.columns import given_deks
 from tablecrypt.maintenance.sharing.metadata import Place, ShareWriter
@@ -125,8 +129,17 @@ def share(
     if dry_run:
         return sharing.result(plan, record, dry_run=True)
 
-    text = record.row_filter if row_filter is None and record is not None else str(row_filter or "")
+    said = record.row_filter if row_filter is None and record is not None else str(row_filter or "")
+    text = shape_of(rows) if _compares_protected(plan) else said
     return sharing.make(plan, text) if record is None else sharing.bring_up_to_date(plan, text, record)
+
+
+def _compares_protected(plan: SharePlan) -> bool:
+    # Whoever has the table's key opens the record, and lists and audits show it: no value of a protected column may stand there.
+    schema = plan.metadata.schema()
+    protected = {*plan.protected, *(column.field_id for column in plan.columns)}
+    compared = extract_field_ids(bind(schema, plan.row_filter, case_sensitive=True))
+    return not compared.isdisjoint(covering(dict.fromkeys(protected), schema))
 
 
 @dataclass(frozen=True)
@@ -226,19 +239,23 @@ class _Sharing:
     def bring_up_to_date(self, plan: SharePlan, row_filter: str, record: ShareRecord) -> Shared:
         """Write the share's next state, if the table has changed since."""
         asked, known = (plan.snapshot.snapshot_id, row_filter, plan.columns), (record.snapshot_id, record.row_filter, record.columns)
-        if asked == known and self.states.has(record.metadata_location):
-            self._forget_former(plan, record)
+        # Of a filter by a protected column no values are remembered, so that another one would look like it.
+        is_known = asked == known and not _compares_protected(plan)
+        if is_known and self.states.has(record.metadata_location):
+            self._forget_former(replace(record, files=tuple(plan.locations), former_files=(), former_columns=()), record)
             return self.result(plan, record)
 
         place = Place(self.location, self.share_uuid, uuid.uuid4(), self.states.next_number)
         keys = self._new_keys(plan)
         secret = record.secret or Secret(secrets.token_bytes(SHARE_SECRET_BYTES))
         new = self._record(plan, place, row_filter, secret)
-        # The state that is there names files that the new one may not.
-        remember_share(self.table, replace(new, files=tuple(dict.fromkeys((*new.files, *record.files)))))
+        # The states that are there name files that the new one may not.
+        remembered = _after(new, record.all_files, record.all_columns)
+        remember_share(self.table, remembered)
         written = self._write(plan, place, keys, secret)
-        self.states.remove_all_but_the_last()
-        self._forget_former(plan, replace(new, files=(*new.files, *record.files)))
+        # A run that was killed has remembered a state that never came: then what is there is an older one.
+        former = _after(new, record.files, record.columns) if self.states.has(record.metadata_location) else remembered
+        self._forget_former(former, remembered)
         return replace(self.result(plan, record), **written)
 
     def _new_keys(self, plan: SharePlan) -> _Keys:
@@ -252,10 +269,11 @@ class _Sharing:
             return self.io.manager.new_kek_for_another()
         return self.io.manager.new_sealed_kek(lambda entry, key: public_key.seal(key, info_of(str(self.share_uuid), entry)))
 
-    def _forget_former(self, plan: SharePlan, record: ShareRecord) -> None:
-        """Remember no files any more that only the former state names."""
-        if set(record.files) != set(plan.locations):
-            remember_share(self.table, replace(record, files=tuple(plan.locations)))
+    def _forget_former(self, now: ShareRecord, remembered: ShareRecord) -> None:
+        """Take away the states before the last of those that were there, and remember what the others need."""
+        # Where the partner has written to his table all states stay, and so do their files.
+        if self.states.remove_all_but_the_last() and _needed_by(now) != _needed_by(remembered):
+            remember_share(self.table, now)
 
     def _write(self, plan: SharePlan, place: Place, keys: _Keys, secret: Secret) -> dict[str, Any]:
         """Write one state; return what the result says of it."""
@@ -310,3 +328,15 @@ class _Sharing:
             deleted_rows=plan.deleted_rows,
             policy=storage_policy(plan.locations, self.location),
         )
+
+
+def _after(new: ShareRecord, files: Iterable[str], columns: Iterable[SharedColumn]) -> ShareRecord:
+    """Return the record of a state, which also remembers what states before it need."""
+    former = dict.fromkeys(each for each in files if each not in set(new.files))
+    return replace(
+        new, former_files=tuple(former), former_columns=tuple(dict.fromkeys(each for each in columns if each not in new.columns))
+    )
+
+
+def _needed_by(record: ShareRecord) -> tuple[frozenset[str], frozenset[str], frozenset[SharedColumn]]:
+    return frozenset(record.files), frozenset(record.former_files), frozenset(record.former_columns)

@@ -97,14 +97,14 @@ class States:
         folders = (location.rpartition("/")[0] for location in stored if location.endswith(TABLE_METADATA_SUFFIXES))
         return tuple({f"{folder.removesuffix('/metadata')}/" for folder in folders} - {f"{self.location}/"})
 
-    def remove_all_but_the_last(self) -> None:
+    def remove_all_but_the_last(self) -> bool:
         """Delete all states that were there but the last one: readers may be at it who have not registered the next.
 
-        Nothing goes where somebody else has written: a partner's commit leads to what he found.
+        Nothing goes where somebody else has written: a partner's commit leads to what he found. Then it is False.
         """
         own = sorted((int(found["number"]), location, found["generation"]) for location in self.tables if (found := self._own(location)))
         if len(own) < len(self.tables):
-            return
+            return False
 
         for _, location, generation in own[:-1]:
             for file in [*stored_files(self.io.inner, self.location)]:
@@ -112,6 +112,7 @@ class States:
                     self.io.delete(file.location)
             # Last: a run that was killed here finds by it what is left to delete.
             self.io.delete(location)
+        return True
 
     def _own(self, location: str) -> re.Match[str] | None:
         found = _METADATA.fullmatch(location)

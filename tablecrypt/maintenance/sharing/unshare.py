@@ -108,7 +108,7 @@ def unshare(table: Table, share: str, only_forget: bool = False, dry_run: bool =
 
     result = Unshared(
         *(name_of(fresh), dry_run, record.share_uuid, record.key_id, record.location),
-        files=record.files,
+        files=record.all_files,
         advice=_advice(fresh, record, dry_run),
     )
     if not only_forget:
@@ -159,7 +159,8 @@ def _advice(table: EncryptedTable, record: ShareRecord, dry_run: bool) -> str:
     if dry_run:
         chosen = f"--shared-with {record.share_uuid} now, before it ends"
     else:
-        where = f'--where "{record.row_filter}" ' if record.row_filter else ""
+        # Of a filter by a protected column the values are not remembered: then the files are all that tells.
+        where = f'--where "{record.row_filter}" ' if record.row_filter and "?" not in record.row_filter else ""
         moment = dt.datetime.now(dt.UTC).isoformat(timespec="seconds")
         chosen = f"{where}--older-than {moment} (in Python, exactly these files: reencrypt(table, files=unshared.files))"
     return f"tablecrypt reencrypt {name} {chosen}; then expire the snapshots that name the old files, and remove orphans"
