@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 from pyiceberg.catalog import Catalog, MetastoreCatalog
 from pyiceberg.exceptions import NoSuchNamespaceError
-from pyiceberg.io import FileIO, load_file_io
+from pyiceberg.io import FileIO
 from pyiceberg.schema import Schema
 from pyiceberg.table import StagedTable, Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import TableRequirement, TableUpdate
 from pyiceberg.typedef import EMPTY_DICT, Identifier, Properties
 
+from tablecrypt.files.stores import file_io_for
 from tablecrypt.properties import check_table_properties
 
 if TYPE_CHECKING:
@@ -77,10 +78,10 @@ class MetastoreCatalogAdapter(MetastoreCatalog):
             location: of a file.
 
         Raises:
-            ConfigurationError: the table's properties name code to import.
+            ConfigurationError: the table's properties name code to import, or no FileIO reads the location.
         """
         check_table_properties(location, properties, self.properties)
-        return load_file_io(dict(self.properties), location)
+        return file_io_for(self.properties, location)
 
     def empty_metadata_fields(self) -> dict[str, Any]:
         """Return the fields of metadata from which a table is built by updates alone."""
