@@ -1,8 +1,10 @@
 """The store of a location that a user or a catalog names: what cannot be one is refused before a library is asked.
 
-s3://bucket/x, gs://…, abfss://…, hdfs://…, file:///x, /x      a FileIO of PyIceberg's, or the class that py-io-impl names
-foo://x                                                        no FileIO knows it: ConfigurationError
-gs://… without credentials                                     Google's library asks for them for a quarter of an hour: ConfigurationError
+    s3://bucket/x, gs://…, file:///x, /x      a FileIO of PyIceberg's, or the class that py-io-impl names
+    foo://x                                   no FileIO knows it: ConfigurationError
+    gs://… without credentials                Google's library would ask for them for minutes: ConfigurationError
+
+What a file of that location holds, and whether it is there, its reader finds out.
 """
 
 from __future__ import annotations
