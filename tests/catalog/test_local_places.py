@@ -224,6 +224,18 @@ def test_a_tilde_at_the_beginning_of_a_warehouse_or_location_is_the_home_folder(
         catalog.create_table("db.d", ROWS.schema, properties=properties, location="~nobody-at-all/x")
 
 
+@pytest.mark.parametrize("location", [" ", "\n", " warehouse/db/a"])
+def test_a_location_that_begins_with_white_space_makes_no_folder(home: Path, location: str) -> None:
+    catalog = load_catalog("prod")
+    catalog.create_namespace("db", {"location": location})
+
+    with pytest.raises(ConfigurationError, match="begins with white space: correct it, or the warehouse"):
+        catalog.create_table("db.a", ROWS.schema, properties=KEY)
+    with pytest.raises(ConfigurationError, match="begins with white space: correct it, or the warehouse"):
+        catalog.create_table("db.a", ROWS.schema, properties=KEY, location=location)
+    assert not list(home.glob("[ \n]*"))
+
+
 @pytest.mark.parametrize("name", ["", ".", "..", "a\nb", "\0"])
 def test_a_name_that_no_folder_can_have_is_refused_for_a_new_table(home: Path, name: str) -> None:
     catalog = load_catalog("prod")

@@ -108,7 +108,11 @@ class MetastoreCatalogAdapter(MetastoreCatalog):
         # PyIceberg would put such a table into the folder of all tables of its namespace, or where no file can be named.
         if not location and (table_name in _NO_FOLDERS or not table_name.isprintable()):
             raise ConfigurationError(f"{table_name!r} names no folder for a new table: choose another name, or give the table a location")
-        return below_home(super()._resolve_table_location(location, database_name, table_name))
+        resolved = super()._resolve_table_location(location, database_name, table_name)
+        # As of a variable that holds a blank: a folder of that name would be made.
+        if resolved[:1].isspace():
+            raise ConfigurationError(f"the location {resolved!r} of a new table begins with white space: correct it, or the warehouse")
+        return below_home(resolved)
 
     @classmethod
     def _write_metadata(cls, metadata: TableMetadata, io: FileIO, metadata_path: str) -> None:
