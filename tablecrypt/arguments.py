@@ -77,7 +77,7 @@ def file_path(what: str, text: str) -> Path:
     check_text(what, text)
     # As a variable holds it that was set to nothing, or from the output of a command: a file of that name would be made.
     if not text.strip() or text.endswith(("\n", "\r")):
-        raise ConfigurationError(f"{what} is {text!r}, which is blank or ends in a line break: write the path of a file alone")
+        raise ConfigurationError(f"{what} is blank or ends in a line break: write the path of a file alone")
     if "\0" in text:
         raise ConfigurationError(f"{what} holds a character that no path can have")
     try:
