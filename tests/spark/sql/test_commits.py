@@ -146,7 +146,7 @@ def test_a_commit_that_does_not_say_which_batch_it_is_leaves_no_file(table: Tabl
     write = Write(table, query_id="q")
 
     with pytest.raises(FormatError, match="the commit of a micro-batch does not say which one it is"):
-        write.commit(encrypted(write.key, TASK, report()))
+        write.commit(encrypted(write.key, TASK, report(write.location)))
 
     assert table.refresh().metadata_location == before
     assert not write.path.exists()
