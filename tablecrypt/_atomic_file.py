@@ -41,6 +41,9 @@ def atomic_file(
         until_named: where the content is before that, as drawn above. "unnamed" is "hidden" where the system has no files without a name;
             "exclusive" refuses with FileExistsError while another process changes the file in this way.
     """
+    # As of an empty variable: Path("") is the current folder.
+    if not path.name:
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     # Found out before the content is made. _give_name checks again, for a file that comes meanwhile.
     if not replace and path.exists():
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))

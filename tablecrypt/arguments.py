@@ -72,15 +72,24 @@ def file_path(what: str, text: str) -> Path:
         text: the path.
 
     Raises:
-        ConfigurationError: no file can have that path, or there is no such home folder.
+        ConfigurationError: no file can have that path, none is named, or there is no such home folder.
     """
     check_text(what, text)
+    # As a variable holds it that was set to nothing, or from the output of a command: a file of that name would be made.
+    if not text.strip() or text.endswith(("\n", "\r")):
+        raise ConfigurationError(f"{what} is blank or ends in a line break: write the path of a file alone")
     if "\0" in text:
         raise ConfigurationError(f"{what} holds a character that no path can have")
     try:
         return Path(text).expanduser()
     except RuntimeError:
         raise ConfigurationError(f"{what} is {text!r}, and there is no such home folder: write the whole path") from None
+
+
+def check_name_parts(name: str) -> None:
+    """Refuse the name of a table that has an empty part. ConfigurationError: it has one."""
+    if not all(map(str.strip, name.split("."))):
+        raise ConfigurationError(f"{name!r} has an empty part: write namespace.name")
 
 
 def check_text(what: str, *given: object) -> None:

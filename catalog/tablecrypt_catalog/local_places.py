@@ -2,6 +2,7 @@
 
 uri: sqlite:///catalog.db          /home/me/catalog.db where the program runs in /home/me, and elsewhere another, new database
 warehouse: warehouse               likewise; a table that is there keeps the folder in which it was made
+warehouse: ~/warehouse             /home/me/warehouse, wherever the program runs
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any, Final
 from pyiceberg.catalog import URI, WAREHOUSE_LOCATION
 
 from tablecrypt.errors import ConfigurationError
-from tablecrypt.files.locations import is_relative
+from tablecrypt.files.locations import below_home, is_relative
 
 logger = logging.getLogger(__name__)
 
@@ -30,7 +31,7 @@ def relative_places(name: str, properties: Mapping[str, Any]) -> str | None:
     database = _database(properties)
     if database is not None and not os.path.isabs(database):
         places.append(f"{properties[URI]} is {os.path.abspath(database)}")
-    warehouse = str(properties.get(WAREHOUSE_LOCATION) or "")
+    warehouse = below_home(str(properties.get(WAREHOUSE_LOCATION) or ""))
     # Only beside a local database: to a server a warehouse without a scheme may be a name.
     if database is not None and warehouse and is_relative(warehouse):
         places.append(f"warehouse {warehouse!r} is {os.path.abspath(warehouse)}")

@@ -19,7 +19,6 @@ from typing import Any
 from pyiceberg.catalog import URI, Catalog
 from pyiceberg.catalog.memory import InMemoryCatalog
 from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException, NoSuchTableError, TableAlreadyExistsError
-from pyiceberg.io import load_file_io
 from pyiceberg.table import CommitTableResponse, StagedTable, Table
 from pyiceberg.table.update import TableRequirement, TableUpdate
 from pyiceberg.typedef import EMPTY_DICT, Identifier
@@ -32,6 +31,7 @@ from sqlalchemy.orm import Session
 from tablecrypt.arguments import check_text
 from tablecrypt.errors import ConfigurationError, MissingExtraError
 from tablecrypt.files.locations import is_relative, scheme_of
+from tablecrypt.files.stores import file_io_for
 from tablecrypt.table.metadata import PARSED, EncryptedTableMetadata, MetadataFile, read_metadata_file, write_metadata_file
 from tablecrypt_catalog._pyiceberg.sql import ROWS, SqlCatalogAdapter
 from tablecrypt_catalog.encrypting_catalog import EncryptionMixin
@@ -191,7 +191,7 @@ class EncryptedSqlCatalog(EncryptionMixin, SqlCatalogAdapter):
 
         self.check_namespace(identifier)
         pin_check = self.client_pins.begin_check(identifier)
-        file = read_metadata_file(load_file_io(properties=self.properties, location=metadata_location).new_input(metadata_location))
+        file = read_metadata_file(file_io_for(self.properties, metadata_location).new_input(metadata_location))
         loaded, seen = self._loaded(identifier, file)
         proof = proof_of_heads(loaded.metadata, lambda: loaded.io, lambda: self.client_properties)
         with Session(self.engine) as session:
@@ -305,7 +305,7 @@ class EncryptedSqlCatalog(EncryptionMixin, SqlCatalogAdapter):
 
     def _read_metadata(self, identifier: str | Identifier, location: str) -> MetadataFile:
         try:
-            return read_metadata_file(load_file_io(properties=self.properties, location=location).new_input(location))
+            return read_metadata_file(file_io_for(self.properties, location).new_input(location))
         except FileNotFoundError as error:
             # In a table's own folder the file may have gone with a purge. Where there is no such folder, this is another one.
             folder = os.path.dirname(os.path.abspath(location))

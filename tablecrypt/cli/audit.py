@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from tablecrypt._atomic_file import atomic_file
+from tablecrypt.arguments import check_name_parts
 from tablecrypt.cli._framework import Chosen, end_with_found, run_on
 from tablecrypt.cli._output import progress_shown, say, show
 from tablecrypt.cli.operations import Run, command_of
@@ -171,6 +172,8 @@ _MARKS: Final = {"works": "ok", "noted": "--", "untried": "--", "fails": "FAILS"
 @command_of("doctor")
 def doctor(run: Run, table: str | None, key_ids: tuple[str, ...], read_only: bool) -> None:
     """Check up, and print what works and what does not."""
+    if table is not None:
+        check_name_parts(table)
     found = _check_up(run.settings, table, key_ids, read_only)
     run.report(found, _print_check_up, is_bad=not found.is_well)
 

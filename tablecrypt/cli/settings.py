@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from tablecrypt.arguments import check_text
+from tablecrypt.arguments import check_name_parts, check_text
 from tablecrypt.cli._output import say
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.setting_kinds import MOST_NAMES, names_near, question
@@ -108,8 +108,7 @@ class Settings:
             raise ConfigurationError(f"{name!r} is a glob, and this command takes the name of one table: write namespace.name")
         if "." not in name:
             raise ConfigurationError(f"{name!r} is not a table's name: write namespace.name{question(self._tables_named(name))}")
-        if not all(map(str.strip, name.split("."))):
-            raise ConfigurationError(f"{name!r} has an empty part: write namespace.name")
+        check_name_parts(name)
 
         from pyiceberg.exceptions import NoSuchTableError
 

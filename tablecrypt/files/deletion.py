@@ -246,12 +246,36 @@ def _reason_below(root: ParsedLocation, parsed: ParsedLocation) -> str | None:
         return "does not have the name of a table's file"
 
     if parsed.store == LOCAL:
-        # Links are followed before the comparison: one inside the table's folder could lead to another table.
-        real_root, real_folder = os.path.realpath(root.local_path), os.path.realpath(os.path.dirname(parsed.local_path))
-        if os.path.commonpath([real_root, real_folder]) != real_root:
+        real_folder = _real_folder_outside(root, parsed)
+        if real_folder is not None:
             return f"lies outside the table's folder: a link leads to {real_folder}"
 
     return None
+
+
+def is_beyond_a_link(folder: str, location: str) -> bool:
+    """Whether a link in a folder of a local disk leads out of it, on the way to a file. Odd spellings are of files that nobody deletes."""
+    try:
+        root, parsed = ParsedLocation.of(folder), ParsedLocation.of(location)
+    except ConfigurationError:
+        return False
+    return parsed.store == LOCAL and _real_folder_outside(root, parsed) is not None
+
+
+def is_link(location: str) -> bool:
+    """Whether a file of a local disk is a link. Odd spellings are of files that nobody deletes."""
+    try:
+        parsed = ParsedLocation.of(location)
+    except ConfigurationError:
+        return False
+    return parsed.store == LOCAL and os.path.islink(parsed.local_path)
+
+
+def _real_folder_outside(root: ParsedLocation, parsed: ParsedLocation) -> str | None:
+    """Return the real folder of a local file where that is not below the real one of a folder; None where it is."""
+    # Links are followed before the comparison: one inside the table's folder could lead to another table.
+    real_root, real_folder = os.path.realpath(root.local_path), os.path.realpath(os.path.dirname(parsed.local_path))
+    return None if os.path.commonpath([real_root, real_folder]) == real_root else real_folder
 
 
 def unusable_location(location: str) -> str | None:

@@ -13,6 +13,7 @@ import os
 import re
 from typing import Final
 
+from tablecrypt.arguments import file_path
 from tablecrypt.errors import ConfigurationError
 
 _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
@@ -35,6 +36,15 @@ def is_relative(location: str) -> bool:
     return is_path(location) and not os.path.isabs(location)
 
 
+def below_home(location: str) -> str:
+    """Return a location whose `~` at the beginning is the home folder, as for key files; another one as it is.
+
+    Raises:
+        ConfigurationError: there is no such home folder.
+    """
+    return str(file_path("a location", location)) if location.startswith("~") else location
+
+
 def with_scheme(location: str) -> str:
     """Return a location that leads everywhere where PyIceberg finds it from here: file:// before a path that has no scheme."""
     return f"file://{os.path.abspath(location)}" if is_path(location) else location
@@ -46,7 +56,7 @@ def for_pyiceberg(location: str) -> str:
 
 
 def location_of_new_table(location: str) -> str:
-    """Return what to store as the location of a new table.
+    """Return what to store as the location of a new encrypted table.
 
     A path with a ? or # stays without a scheme: PyIceberg would cut it off there behind one.
 

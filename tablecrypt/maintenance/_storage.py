@@ -61,6 +61,7 @@ from pyiceberg.utils.properties import get_first_property_value
 from tablecrypt.errors import ConfigurationError, FormatError, MissingExtraError
 from tablecrypt.files.deletion import ParsedLocation, refuse_link, store_of
 from tablecrypt.files.raw_output import TABLE_METADATA_SUFFIXES, RawContent
+from tablecrypt.files.stores import check_location
 from tablecrypt.maintenance._tables import metadata_folder
 from tablecrypt.printable import bytes_shown
 from tablecrypt.table.metadata import EncryptedTableMetadata, MetadataFile, read_metadata_file, read_named_metadata_file
@@ -367,6 +368,8 @@ def read_older(table: EncryptedTable, location: str, is_given: bool = False) -> 
         is_given: whether the caller names the file, in whatever folder and by whatever name, and not other metadata.
     """
     io = table.io
+    if is_given:
+        check_location(io.inner.properties, location)
     try:
         file = (
             read_metadata_file(io.inner.new_input(location)) if is_given else read_named_metadata_file(io.inner, location, io.own_folders)

@@ -17,7 +17,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 from pyparsing import ParseBaseException
 
-from tablecrypt.arguments import names_of
+from tablecrypt.arguments import check_name_parts, names_of
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.files.deletion import DeletionScope
 from tablecrypt.setting_kinds import nearest
@@ -136,9 +136,10 @@ def check_own_manifests(table: EncryptedTable, manifests: Iterable[str], manifes
 
 
 def check_new_name(catalog: Catalog, name: str) -> None:
-    """Refuse a name that no table of the catalog can get: without a namespace, or in one that is not there."""
+    """Refuse a name that no table of the catalog can get: without a namespace, with an empty part, or in one that is not there."""
     namespace = name.rpartition(".")[0]
     if not namespace:
         raise ConfigurationError(f"{name!r} is not a table's name: write namespace.name")
+    check_name_parts(name)
     if not catalog.namespace_exists(namespace):
         raise ConfigurationError(f"there is no namespace {namespace} for {name}: create it first")

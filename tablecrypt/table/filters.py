@@ -71,9 +71,11 @@ def check_evaluable(schema: Schema, expression: pc.Expression) -> None:
     try:
         # To make a scanner is enough: that binds the expression, and runs nothing.
         ds.dataset(schema_to_pyarrow(schema).empty_table()).scanner(columns=[], filter=expression)
-    except pa.ArrowNotImplementedError as error:
+    # A column whose name holds a dot is no field of a struct, for which Arrow takes it.
+    except (pa.ArrowNotImplementedError, pa.ArrowInvalid) as error:
+        first = str(error).partition("\n")[0]
         raise ConfigurationError(
-            f"Arrow cannot evaluate the filter {expression}: {error}. Filter the result of the scan instead"
+            f"Arrow cannot evaluate the filter {expression}: {first}. Filter the result of the scan instead"
         ) from error
 
 

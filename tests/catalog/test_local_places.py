@@ -201,3 +201,46 @@ def test_a_folder_whose_name_may_mean_several_places_is_what_a_refusal_to_delete
     moved = relocate(table, f"{warehouse}/ab/wh/db/orders", register_as="db.moved")
     assert moved.registered_as == "db.moved"
     assert len(shred(catalog.load_table("db.moved"), all_but_heads=True).snapshots) == 1
+
+
+@pytest.mark.parametrize("properties", [KEY, {}], ids=["encrypted", "plain"])
+def test_a_tilde_at_the_beginning_of_a_warehouse_or_location_is_the_home_folder(
+    home: Path, elsewhere: Path, monkeypatch: pytest.MonkeyPatch, properties: dict[str, str]
+) -> None:
+    monkeypatch.setenv("HOME", str(elsewhere))
+    catalog = load_catalog("prod", warehouse="~/lake", **{"encryption.required": "false"})
+    catalog.create_namespace("db")
+    catalog.create_namespace("placed", {"location": "~/placed"})
+
+    made = [
+        catalog.create_table("db.a", ROWS.schema, properties=properties),
+        catalog.create_table("db.b", ROWS.schema, properties=properties, location="~/b"),
+        catalog.create_table("placed.c", ROWS.schema, properties=properties),
+    ]
+
+    assert [each.location().removeprefix("file://") for each in made] == [f"{elsewhere}/{name}" for name in ("lake/db/a", "b", "placed/c")]
+    assert not list(home.glob("~*"))
+    with pytest.raises(ConfigurationError, match="'~nobody-at-all/x', and there is no such home folder: write the whole path"):
+        catalog.create_table("db.d", ROWS.schema, properties=properties, location="~nobody-at-all/x")
+
+
+@pytest.mark.parametrize("location", [" ", "\n", " warehouse/db/a"])
+def test_a_location_that_begins_with_white_space_makes_no_folder(home: Path, location: str) -> None:
+    catalog = load_catalog("prod")
+    catalog.create_namespace("db", {"location": location})
+
+    with pytest.raises(ConfigurationError, match="begins with white space: correct it, or the warehouse"):
+        catalog.create_table("db.a", ROWS.schema, properties=KEY)
+    with pytest.raises(ConfigurationError, match="begins with white space: correct it, or the warehouse"):
+        catalog.create_table("db.a", ROWS.schema, properties=KEY, location=location)
+    assert not list(home.glob("[ \n]*"))
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "a\nb", "\0"])
+def test_a_name_that_no_folder_can_have_is_refused_for_a_new_table(home: Path, name: str) -> None:
+    catalog = load_catalog("prod")
+    catalog.create_namespace("db")
+
+    with pytest.raises(ConfigurationError, match="names no folder for a new table: choose another name, or give the table a location"):
+        catalog.create_table(("db", name), ROWS.schema, properties=KEY)
+    assert not list(home.glob("warehouse/**/*.json"))

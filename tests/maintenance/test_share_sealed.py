@@ -11,7 +11,7 @@ from typing import Any, Final
 import pytest
 
 from tablecrypt.errors import AuthenticationError, ConfigurationError, TablecryptError, TamperedFileError
-from tablecrypt.maintenance import Shared, audit, share, verify
+from tablecrypt.maintenance import Shared, accept_update, audit, share, verify
 from tablecrypt.maintenance.sharing.acceptance import accept
 from tablecrypt.maintenance.sharing.records import live_shares
 from tablecrypt.maintenance.sharing.sealing import PrivateKey, PublicKey, create_key_pair
@@ -171,3 +171,16 @@ def test_a_local_place_with_a_host_is_refused_before_anything_is_written(
 
     assert live_shares(table.refresh()) == before
     assert not any((tmp_path / name).exists() for name in ("host", "share"))
+
+
+@pytest.mark.parametrize("location", ["foo://x/metadata.json", "/x/\0.metadata.json"])
+def test_a_location_that_leads_nowhere_is_refused_by_its_name(shared: Shared, partner: Partner, key_file: Path, location: str) -> None:
+    properties = {name: str(value) for name, value in partner.catalog.properties.items()}
+    theirs = partner.catalog.register_table("db.share", accepted(shared, partner, key_file))
+
+    with pytest.raises(ConfigurationError, match=r"scheme 'foo'|holds a NUL"):
+        accept(location, partner.key_id, str(key_file), f"{partner.location}-new", properties)
+    with pytest.raises(ConfigurationError, match=r"scheme 'foo'|holds a NUL"):
+        accept_update(theirs, location, str(key_file))
+    with pytest.raises(ConfigurationError, match=r"scheme 'foo'|holds a NUL"):
+        partner.catalog.register_table("db.other", location)

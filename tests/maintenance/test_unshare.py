@@ -200,3 +200,36 @@ def test_rows_that_were_written_for_a_share_go_with_it(table: EncryptedTable, pa
 
     assert files_below(path_of(made.location)) == set()
     assert len(ids(reload(table))) == 39
+
+
+@pytest.mark.parametrize("place", ["metadata/sub", "data/region=far", "metadata/00009-11111111-1111-4111-8111-111111111111.metadata.json"])
+def test_links_of_the_partner_end_no_share_later_and_lose_nothing_behind_them(
+    catalog: EncryptedSqlCatalog, table: EncryptedTable, shared: Shared, place: str
+) -> None:
+    other = new_table(catalog, "db.other", appends=[rows(0)])
+    of_other = files_below(path_of(other.location()))
+    link = path_of(shared.location) / place
+    behind = {"data/region=far": path_of(other.location()) / "data", "metadata/sub": path_of(other.location()) / "metadata"}
+    (link.parent / "odd*name?.txt").touch()
+    link.symlink_to(behind.get(place, path_of(other.metadata_location)))
+
+    ended = unshare(table, shared.share_uuid)
+
+    assert ended.is_complete and not path_of(shared.metadata_location).exists()
+    assert live_shares(reload(table)) == []
+    assert files_below(path_of(other.location())) == of_other
+    assert {path_of(each).relative_to(path_of(shared.location)).parts[0] for each in ended.left} == {place.partition("/")[0]}
+
+
+def test_a_share_whose_metadata_folder_is_a_link_is_not_forgotten(table: EncryptedTable, shared: Shared, tmp_path: Path) -> None:
+    folder = path_of(shared.location) / "metadata"
+    folder.rename(tmp_path / "moved")
+    folder.symlink_to(tmp_path / "moved")
+
+    with pytest.raises(ConfigurationError, match="a link leads from the share's folder to another one: put the folder itself in"):
+        unshare(table, shared.share_uuid)
+    assert len(live_shares(reload(table))) == 1
+
+    folder.unlink()
+    (tmp_path / "moved").rename(folder)
+    assert unshare(table, shared.share_uuid).is_complete

@@ -180,3 +180,16 @@ def test_a_bound_that_is_not_of_its_type_proves_nothing() -> None:
     for bound, proves in ((b"\x07" + bytes(7), True), (b"\x07" + bytes(3), True), (b"\x07", False)):
         file = DataFile.from_args(_table_format_version=3, record_count=1, lower_bounds={1: bound}, upper_bounds={1: bound}, **counts)
         assert WholeFiles(schema, parse_row_filter("id = 7")).has(FileScanTask(file, residual=AlwaysFalse())) is proves
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_filter_on_a_column_whose_name_holds_a_dot_is_refused_in_one_line(catalog: Catalog, mode: str) -> None:
+    rows = pa.table({"a.b": [1, 2], "text": [CANARY] * 2})
+    table = new_table(catalog, schema=rows.schema, appends=[rows], properties={"write.delete.mode": mode})
+    before = table.metadata_location
+
+    with pytest.raises(ConfigurationError, match=r"Arrow cannot evaluate the filter .*: No match for FieldRef") as refused:
+        table.delete("a.b = 1")
+
+    assert "\n" not in str(refused.value)
+    assert table.refresh().metadata_location == before

@@ -18,7 +18,7 @@ from pyiceberg.table.name_mapping import create_mapping_from_schema
 from pyiceberg.table.sorting import SortDirection
 from pyiceberg.transforms import BucketTransform, IdentityTransform, Transform, TruncateTransform
 from pyiceberg.typedef import Record
-from pyiceberg.types import LongType, NestedField, StringType, TimestampNanoType
+from pyiceberg.types import DoubleType, LongType, NestedField, StringType, TimestampNanoType
 
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import ConfigurationError, PlaintextRefusedError
@@ -299,3 +299,21 @@ def test_a_column_does_not_take_the_name_of_a_partition_field_of_the_current_spe
     table.update_spec().add_field("id", BucketTransform(4), "shard").commit()
     with pytest.raises(ValueError, match="shard"), table.update_schema() as update:
         update.add_column("shard", StringType())
+
+
+@pytest.mark.parametrize(
+    ("schema", "column", "told"),
+    [
+        (SCHEMA, "id", "identifier fields id: Identifier field 1 invalid: not a required field. Choose required columns"),
+        (Schema(NestedField(1, "x", DoubleType(), required=True)), "x", "identifier fields x: .* must not be float or double field"),
+    ],
+)
+def test_identifier_fields_that_identify_no_row_are_refused_in_one_line(catalog: Catalog, schema: Schema, column: str, told: str) -> None:
+    table = new_table(catalog, schema=schema)
+    before = table.metadata_location
+
+    with pytest.raises(ConfigurationError, match=told) as refused, table.update_schema() as update:
+        update.set_identifier_fields(column)
+
+    assert "\n" not in str(refused.value)
+    assert table.refresh().metadata_location == before

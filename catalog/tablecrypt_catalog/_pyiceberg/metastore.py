@@ -1,27 +1,33 @@
 """Catalogs of PyIceberg that commit by MetastoreCatalog's staging: their compare-and-swap stays theirs, what is swapped in is ours.
 
-MetastoreCatalog: _update_and_stage_table, _write_metadata, _empty_table_metadata, _load_file_io, _create_staged_table
+MetastoreCatalog: _update_and_stage_table, _write_metadata, _empty_table_metadata, _load_file_io, _create_staged_table,
+    _resolve_table_location
 Catalog: _convert_schema_if_needed
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from pyiceberg.catalog import Catalog, MetastoreCatalog
 from pyiceberg.exceptions import NoSuchNamespaceError
-from pyiceberg.io import FileIO, load_file_io
+from pyiceberg.io import FileIO
 from pyiceberg.schema import Schema
 from pyiceberg.table import StagedTable, Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import TableRequirement, TableUpdate
 from pyiceberg.typedef import EMPTY_DICT, Identifier, Properties
 
+from tablecrypt.errors import ConfigurationError
+from tablecrypt.files.locations import below_home
+from tablecrypt.files.stores import file_io_for
 from tablecrypt.properties import check_table_properties
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+_NO_FOLDERS: Final = ("", ".", "..")
 
 
 def iceberg_schema(schema: Schema | pa.Schema) -> Schema:
@@ -77,10 +83,10 @@ class MetastoreCatalogAdapter(MetastoreCatalog):
             location: of a file.
 
         Raises:
-            ConfigurationError: the table's properties name code to import.
+            ConfigurationError: the table's properties name code to import, or no FileIO reads the location.
         """
         check_table_properties(location, properties, self.properties)
-        return load_file_io(dict(self.properties), location)
+        return file_io_for(self.properties, location)
 
     def empty_metadata_fields(self) -> dict[str, Any]:
         """Return the fields of metadata from which a table is built by updates alone."""
@@ -97,6 +103,16 @@ class MetastoreCatalogAdapter(MetastoreCatalog):
         updates: tuple[TableUpdate, ...],
     ) -> StagedTable:
         return self.stage_commit(current_table, table_identifier, requirements, updates)
+
+    def _resolve_table_location(self, location: str | None, database_name: str, table_name: str) -> str:
+        # PyIceberg would put such a table into the folder of all tables of its namespace, or where no file can be named.
+        if not location and (table_name in _NO_FOLDERS or not table_name.isprintable()):
+            raise ConfigurationError(f"{table_name!r} names no folder for a new table: choose another name, or give the table a location")
+        resolved = super()._resolve_table_location(location, database_name, table_name)
+        # As of a variable that holds a blank: a folder of that name would be made.
+        if resolved[:1].isspace():
+            raise ConfigurationError(f"the location {resolved!r} of a new table begins with white space: correct it, or the warehouse")
+        return below_home(resolved)
 
     @classmethod
     def _write_metadata(cls, metadata: TableMetadata, io: FileIO, metadata_path: str) -> None:

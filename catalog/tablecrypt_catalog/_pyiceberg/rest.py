@@ -39,7 +39,7 @@ from pyiceberg.exceptions import (
     NoSuchViewError,
     ViewAlreadyExistsError,
 )
-from pyiceberg.io import FileIO, load_file_io
+from pyiceberg.io import FileIO
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import StagedTable, Table
@@ -49,6 +49,7 @@ from requests import HTTPError, RequestException, Response, Session
 from tenacity import retry
 
 from tablecrypt.errors import ConfigurationError, FormatError, ReadRestrictionError
+from tablecrypt.files.stores import file_io_for
 from tablecrypt.printable import printable
 from tablecrypt.properties import KMS_VENDED, check_table_properties, taken_from_server
 from tablecrypt.table.restrictions.read_restrictions import parse_restrictions
@@ -279,7 +280,7 @@ class RestCatalogAdapter(RestCatalog):
         properties = {**self.properties, **self._taken(response.config), **self._taken(chosen)}
         if self._auth_manager:
             properties[AUTH_MANAGER] = self._auth_manager
-        return load_file_io(properties, response.metadata_location)
+        return file_io_for(properties, response.metadata_location or "")
 
     def load_credentials(self, identifier: str | Identifier, location: str) -> Properties:
         """Return the credentials that the server vends for a location.

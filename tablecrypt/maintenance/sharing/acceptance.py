@@ -13,12 +13,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from pyiceberg.io import FileIO, load_file_io
+from pyiceberg.io import FileIO
 
 from tablecrypt import properties as names
 from tablecrypt.arguments import checked_arguments, file_path
 from tablecrypt.errors import ConfigurationError, TamperedFileError
 from tablecrypt.files.deletion import DeletionScope
+from tablecrypt.files.stores import check_location, file_io_for
 from tablecrypt.keys.key_ring import KeyRing
 from tablecrypt.keys.manager import EncryptionManager, KeySettings, key_metadata_under
 from tablecrypt.kms.factory import load_kms
@@ -75,7 +76,7 @@ def accept(metadata_location: str, to_key_id: str, key_file: str, location: str,
         KmsError: the KMS refused to wrap or unwrap under the master key.
     """
     place = Place(location.rstrip("/"), uuid.uuid4(), uuid.uuid4())
-    inner = load_file_io({**properties}, metadata_location)
+    inner = file_io_for(properties, metadata_location)
     state = SharedState.read(inner, metadata_location)
     metadata = state.metadata
     PathMap(metadata.location.rstrip("/"), place.location)
@@ -107,7 +108,8 @@ class SharedState:
 
     @classmethod
     def read(cls, inner: FileIO, location: str) -> SharedState:
-        """Read it. ConfigurationError where the metadata is not that of a share."""
+        """Read it. ConfigurationError where the metadata is not that of a share, or the location is none."""
+        check_location(inner.properties, location)
         metadata = read_metadata_file(inner.new_input(location)).parse()
         snapshot = metadata.current_snapshot()
         if not isinstance(metadata, EncryptedTableMetadata) or not isinstance(snapshot, EncryptedSnapshot) or len(metadata.snapshots) > 1:

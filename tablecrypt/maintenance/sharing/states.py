@@ -15,10 +15,11 @@ from __future__ import annotations
 import re
 import uuid
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from tablecrypt.errors import ConfigurationError, FormatError
+from tablecrypt.files.deletion import is_beyond_a_link, is_link
 from tablecrypt.files.raw_output import TABLE_METADATA_SUFFIXES
 from tablecrypt.maintenance._relocate_files import PathMap
 from tablecrypt.maintenance._storage import canonical, stored_files, tables_at
@@ -62,6 +63,15 @@ class States:
         """Look what is there."""
         return cls(io, location, dict(tables_at(io.inner, location)))
 
+    def without_linked(self, share_uuid: str) -> States:
+        """Return this without other tables that are not here: links that a partner has put here lead to their metadata."""
+        here = {
+            location: table_uuid
+            for location, table_uuid in self.tables.items()
+            if str(table_uuid) == share_uuid or not (is_link(location) or is_beyond_a_link(self.location, location))
+        }
+        return replace(self, tables=here)
+
     @property
     def next_number(self) -> int:
         """The number of the next metadata file."""
@@ -83,7 +93,9 @@ class States:
         is_abandoned = own.keys() == self.tables.keys()
 
         others = []
-        stored = [file.location for file in stored_files(self.io.inner, self.location)]
+        # What lies behind a link is not in this folder: nothing of it is the share's.
+        listed = (file.location for file in stored_files(self.io.inner, self.location))
+        stored = [location for location in listed if not is_beyond_a_link(self.location, location)]
         of_others = self._tables_below(stored)
         for location in stored:
             found = _OTHERS.fullmatch(location.removeprefix(f"{self.location}/"))

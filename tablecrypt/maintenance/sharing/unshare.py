@@ -21,7 +21,7 @@ from pyiceberg.table import Table
 
 from tablecrypt.arguments import checked_arguments
 from tablecrypt.errors import ConfigurationError, with_sentence
-from tablecrypt.files.deletion import DeletionScope
+from tablecrypt.files.deletion import DeletionScope, is_beyond_a_link
 from tablecrypt.files.raw_output import TABLE_METADATA_SUFFIXES
 from tablecrypt.maintenance._storage import stored_files
 from tablecrypt.maintenance._tables import reload
@@ -130,7 +130,14 @@ def _states(table: EncryptedTable, record: ShareRecord) -> States:
         raise with_sentence(error, _ONLY_FORGET) from error
 
     scope = DeletionScope((location,))
-    states = States.at(TableFileIO(table.io.inner, table.io.manager, scope, scope), location)
+    # The metadata would stay, and open the share, while nothing of it is found here.
+    if is_beyond_a_link(location, record.metadata_location):
+        raise ConfigurationError(
+            f"{record.metadata_location}: a link leads from the share's folder to another one: put the folder itself in the link's place, "
+            f"or delete the metadata there, and unshare again. {_ONLY_FORGET}"
+        )
+
+    states = States.at(TableFileIO(table.io.inner, table.io.manager, scope, scope), location).without_linked(record.share_uuid)
     for found, table_uuid in states.tables.items():
         if str(table_uuid) != record.share_uuid:
             raise ConfigurationError(f"{location} holds another table ({found}, table-uuid {table_uuid}). {_ONLY_FORGET}")

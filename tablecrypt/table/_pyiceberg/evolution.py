@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import Any, cast
 
 import pyarrow as pa
+from pydantic import ValidationError
 from pyiceberg.partitioning import PartitionField
 from pyiceberg.schema import Schema
 from pyiceberg.table import Transaction
@@ -20,6 +21,7 @@ from pyiceberg.table.update.schema import UpdateSchema
 from pyiceberg.transforms import Transform
 from pyiceberg.typedef import TableVersion
 
+from tablecrypt.errors import ConfigurationError
 from tablecrypt.table._pyiceberg.transactions import UpdateSpecAdapter
 
 
@@ -47,11 +49,21 @@ class UpdateSchemaInVersion3(UpdateSchema):
 
         A column may take the name of a partition field that only earlier specs have, as in Iceberg Java: no file will be written under
         those. PyIceberg holds the names of all specs against the new columns.
+
+        Raises:
+            ConfigurationError: an identifier field is optional, or of a kind that identifies no row.
         """
         whole = self._transaction
         self._transaction = cast("Transaction", _UnderCurrentSpec(whole.table_metadata))
         try:
             return super()._apply()
+        # Pydantic's has three lines, and an address of its own documentation.
+        except ValidationError as error:
+            names = ", ".join(sorted(self._identifier_field_names))
+            reason = error.errors()[0]["msg"].removeprefix("Value error, ")
+            raise ConfigurationError(
+                f"the schema cannot have the identifier fields {names}: {reason}. Choose required columns without floating point numbers"
+            ) from error
         finally:
             self._transaction = whole
 

@@ -141,6 +141,17 @@ def test_a_commit_that_is_not_understood_leaves_the_write_to_its_owner(table: Ta
     assert not write.path.exists()
 
 
+def test_a_commit_that_does_not_say_which_batch_it_is_leaves_no_file(table: Table) -> None:
+    before = table.refresh().metadata_location
+    write = Write(table, query_id="q")
+
+    with pytest.raises(FormatError, match="the commit of a micro-batch does not say which one it is"):
+        write.commit(encrypted(write.key, TASK, report(write.location)))
+
+    assert table.refresh().metadata_location == before
+    assert not write.path.exists()
+
+
 def test_an_attempt_that_did_not_win_leaves_no_file_and_a_write_of_no_rows_no_snapshot(table: Table) -> None:
     before = table.refresh().metadata_location
     write = Write(table)

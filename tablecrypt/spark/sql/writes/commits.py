@@ -421,6 +421,8 @@ def ended_write(planner: Planner, request: CommitWrite) -> tuple[OpenWrite, list
     # Popped before anything else: the private key goes with it, so that a late result opens nowhere.
     write = planner.writes.pop(request.write)
     try:
+        # Here, while the files of a request that lacks something can go: afterwards nobody knows them.
+        _marker(write, request.batch_id)
         files, deleted = _reported(write, request.content)
         # Executors wrote through Hadoop, which may be configured for another store than the FileIO that will read the files.
         check_found(write.io, files)

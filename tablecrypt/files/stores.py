@@ -1,0 +1,93 @@
+"""The store of a location that a user or a catalog names: what cannot be one is refused before a library is asked.
+
+    s3://bucket/x, gs://…, file:///x, /x      a FileIO of PyIceberg's, or the class that py-io-impl names
+    foo://x                                   no FileIO knows it: ConfigurationError
+    gs://… without credentials                Google's library would ask for them for minutes: ConfigurationError
+
+What a file of that location holds, and whether it is there, its reader finds out.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from pyiceberg.io import PY_IO_IMPL, SCHEMA_TO_FILE_IO, FileIO, load_file_io
+
+from tablecrypt.errors import ConfigurationError
+from tablecrypt.files.locations import is_path
+from tablecrypt.properties import GCS_OAUTH2_TOKEN
+
+_GOOGLE: Final = ("gs", "gcs")
+_SCHEMES: Final = frozenset({*SCHEMA_TO_FILE_IO, *_GOOGLE})
+_GCS_HOST: Final = "gcs.service.host"
+_LOGIN: Final = Path("gcloud", "application_default_credentials.json")
+_METADATA_SERVER: Final = "metadata.google.internal"
+_ANSWERS_WITHIN_SECONDS: Final = 3
+
+
+def file_io_for(properties: Mapping[str, Any], location: str) -> FileIO:
+    """Return the FileIO of a location.
+
+    Args:
+        properties: the client's own.
+        location: of a file.
+
+    Raises:
+        ConfigurationError: as `check_location`.
+    """
+    check_location(properties, location)
+    return load_file_io(dict(properties), location)
+
+
+def check_location(properties: Mapping[str, Any], location: str) -> None:
+    """Refuse a location of which no file can be read.
+
+    Args:
+        properties: of its FileIO.
+        location: of a file.
+
+    Raises:
+        ConfigurationError: it holds a NUL, has a scheme that no FileIO knows, or is Google's and there are no credentials.
+    """
+    if "\0" in location:
+        raise ConfigurationError(f"{location!r} holds a NUL, which no location can have")
+    # A class of the user's own may know other schemes, and finds credentials elsewhere.
+    if is_path(location) or properties.get(PY_IO_IMPL):
+        return
+
+    scheme = urlsplit(location).scheme
+    if scheme not in _SCHEMES:
+        known = ", ".join(sorted(_SCHEMES))
+        raise ConfigurationError(f"{location}: no FileIO knows the scheme {scheme!r}: write a path, or one of {known}")
+
+    is_configured = bool(properties.get(GCS_OAUTH2_TOKEN.name) or properties.get(_GCS_HOST))
+    if scheme in _GOOGLE and not (is_configured or _has_google_credentials()):
+        raise ConfigurationError(
+            f"{location}: there are no credentials for Google Cloud Storage: set GOOGLE_APPLICATION_CREDENTIALS or "
+            f"{GCS_OAUTH2_TOKEN.name}, or run gcloud auth application-default login"
+        )
+
+
+def _has_google_credentials() -> bool:
+    """Whether Application Default Credentials may be found, where Google's library looks for them."""
+    if any(os.environ.get(name) for name in ("GOOGLE_APPLICATION_CREDENTIALS", "CLOUD_STORAGE_EMULATOR_ENDPOINT")):
+        return True
+    home = Path(os.environ.get("HOME") or "/")
+    return (home / ".config" / _LOGIN).is_file() or _answers(os.environ.get("GCE_METADATA_ROOT") or _METADATA_SERVER)
+
+
+@cache
+def _answers(host: str) -> bool:
+    """Whether the server that gives a machine of Google's its credentials is there; asked once in a process."""
+    name, _, port = host.partition(":")
+    try:
+        with socket.create_connection((name, int(port or 80)), _ANSWERS_WITHIN_SECONDS):
+            return True
+    except (OSError, ValueError):
+        return False
