@@ -41,8 +41,7 @@ from tablecrypt.table.updates import EncryptTableUpdate, UpgradeToVersion3Update
 from tablecrypt_catalog._pyiceberg.metastore import MetastoreCatalogAdapter, iceberg_schema
 from tablecrypt_catalog.new_table import NewTable, checked_existing
 from tablecrypt_catalog.pins.client import ClientPins, PinCheck
-from tablecrypt_catalog.pins.moves import creation, moves_of
-from tablecrypt_catalog.pins.record import TrustedTable, table_version
+from tablecrypt_catalog.pins.record import TrustedTable, creation, moves_of, table_version
 from tablecrypt_catalog.purge import Purged, purge
 from tablecrypt_catalog.table_encryption import (
     check_catalog_properties,

@@ -23,8 +23,7 @@ from tablecrypt_catalog.new_table import NewTable
 from tablecrypt_catalog.pinned_entries import PinnedEntries
 from tablecrypt_catalog.pins.client import PinCheck
 from tablecrypt_catalog.pins.hive import PinnedStagedTable, pinning_parameters, staged_parameters
-from tablecrypt_catalog.pins.moves import creation
-from tablecrypt_catalog.pins.record import table_version
+from tablecrypt_catalog.pins.record import creation, table_version
 from tablecrypt_catalog.table_encryption import encrypted_table, new_metadata
 
 

@@ -61,8 +61,7 @@ from tablecrypt_catalog._pyiceberg.rest import RestrictedCreationError, TableAns
 from tablecrypt_catalog.encrypting_catalog import EncryptingCatalog
 from tablecrypt_catalog.new_table import NewTable
 from tablecrypt_catalog.pins.client import PinCheck
-from tablecrypt_catalog.pins.moves import creation, moves_of
-from tablecrypt_catalog.pins.record import TableVersion, table_version
+from tablecrypt_catalog.pins.record import TableVersion, creation, moves_of, table_version
 from tablecrypt_catalog.rest_answers import applicable_restrictions, check_answer, check_same_table
 from tablecrypt_catalog.rest_views import RestViews
 from tablecrypt_catalog.table_encryption import (

@@ -37,8 +37,7 @@ from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata
 from tablecrypt.table.protection.writing import WrittenUnder
 from tablecrypt.table.restrictions.read_restrictions import check_restrictions, parse_restrictions
 from tablecrypt.table.updates import AddEncryptedSnapshotUpdate, AddEncryptionKeyUpdate, RemoveEncryptionKeyUpdate
-from tablecrypt_catalog.pins.moves import moved_refs
-from tablecrypt_catalog.pins.record import table_version
+from tablecrypt_catalog.pins.record import moved_refs, table_version
 from tablecrypt_catalog.table_encryption import is_encrypted
 
 

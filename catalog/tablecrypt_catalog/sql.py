@@ -37,8 +37,7 @@ from tablecrypt_catalog._pyiceberg.sql import ROWS, SqlCatalogAdapter
 from tablecrypt_catalog.encrypting_catalog import EncryptionMixin
 from tablecrypt_catalog.new_table import NewTable
 from tablecrypt_catalog.pins.client import PinCheck
-from tablecrypt_catalog.pins.moves import NO_MOVES, Moves, creation, moves_of
-from tablecrypt_catalog.pins.record import TableVersion, TrustedTable, table_version
+from tablecrypt_catalog.pins.record import NO_MOVES, Moves, TableVersion, TrustedTable, creation, moves_of, table_version
 from tablecrypt_catalog.pins.sql import (
     PIN_COLUMNS,
     PINS,

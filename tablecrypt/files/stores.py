@@ -20,7 +20,6 @@ from urllib.parse import urlsplit
 from pyiceberg.io import PY_IO_IMPL, SCHEMA_TO_FILE_IO, FileIO, load_file_io
 
 from tablecrypt.errors import ConfigurationError
-from tablecrypt.files.locations import is_path
 from tablecrypt.properties import GCS_OAUTH2_TOKEN
 
 _GOOGLE: Final = ("gs", "gcs")
@@ -57,11 +56,14 @@ def check_location(properties: Mapping[str, Any], location: str) -> None:
     """
     if "\0" in location:
         raise ConfigurationError(f"{location!r} holds a NUL, which no location can have")
+    try:
+        scheme = urlsplit(location).scheme
+    except ValueError:
+        raise ConfigurationError(f"{location!r} cannot be read as a location: write a path, or a URI without brackets") from None
     # A class of the user's own may know other schemes, and finds credentials elsewhere.
-    if is_path(location) or properties.get(PY_IO_IMPL):
+    if not scheme or properties.get(PY_IO_IMPL):
         return
 
-    scheme = urlsplit(location).scheme
     if scheme not in _SCHEMES:
         known = ", ".join(sorted(_SCHEMES))
         raise ConfigurationError(f"{location}: no FileIO knows the scheme {scheme!r}: write a path, or one of {known}")

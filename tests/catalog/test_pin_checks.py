@@ -12,8 +12,7 @@ from pyiceberg.exceptions import CommitFailedException
 
 from tablecrypt.errors import KeyIdChangedError, MetadataRollbackError, TamperedFileError
 from tablecrypt_catalog.pins.client import ClientPins, PinFile
-from tablecrypt_catalog.pins.moves import Moves
-from tablecrypt_catalog.pins.record import Head, TableVersion, table_version
+from tablecrypt_catalog.pins.record import Head, Moves, TableVersion, table_version
 from tests.catalog.test_pin_file import PLACE, version
 from tests.support.bare_metadata import fields, kek, list_key, parsed, snapshot
 

@@ -18,9 +18,8 @@ import pytest
 from tablecrypt.errors import ConfigurationError, FormatError, KeyIdChangedError, MetadataRollbackError, TablecryptError, TamperedFileError
 from tablecrypt.keys.column_keys import ColumnMask
 from tablecrypt_catalog.pins.client import PinFile, Place, refuse_conflict
-from tablecrypt_catalog.pins.moves import Moves
 from tablecrypt_catalog.pins.protected_columns import PinnedColumn
-from tablecrypt_catalog.pins.record import Head, TableVersion
+from tablecrypt_catalog.pins.record import Head, Moves, TableVersion
 from tests.support.edited_metadata import edit_json
 from tests.support.observed_calls import observed
 from tests.support.vectors import VECTORS

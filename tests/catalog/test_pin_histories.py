@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from tablecrypt.errors import MetadataRollbackError, TablecryptError, TamperedFileError
-from tablecrypt_catalog.pins.moves import Moves
-from tablecrypt_catalog.pins.record import Head, TableVersion, TrustedTable
+from tablecrypt_catalog.pins.record import Head, Moves, TableVersion, TrustedTable
 
 NAMES = st.sampled_from(["main", "audit", "wap", "v1"])
 OTHERS = st.sampled_from(["audit", "wap", "v1"])

@@ -11,8 +11,7 @@ from pyiceberg.table.update import RemovePropertiesUpdate, SetLocationUpdate, Se
 
 from tablecrypt.errors import KeyIdChangedError, MetadataRollbackError, TablecryptError, TamperedFileError
 from tablecrypt.files.deletion import DeletionScope
-from tablecrypt_catalog.pins.moves import Moves, creation, moves_of
-from tablecrypt_catalog.pins.record import MOST_VANISHED_REFS, Head, TableVersion, TrustedTable
+from tablecrypt_catalog.pins.record import MOST_VANISHED_REFS, Head, Moves, TableVersion, TrustedTable, creation, moves_of
 
 
 def location(version: int, attempt: str = "a") -> str:

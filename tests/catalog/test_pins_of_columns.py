@@ -12,7 +12,6 @@ from pyiceberg.table.update import RemovePropertiesUpdate, SetLocationUpdate, Se
 
 from tablecrypt.errors import FormatError, KeyIdChangedError
 from tablecrypt.keys.column_keys import ColumnMask, ColumnPolicy, ProtectedColumn
-from tablecrypt_catalog.pins.moves import Moves, moves_of
 from tablecrypt_catalog.pins.protected_columns import (
     PinnedColumn,
     StoredColumn,
@@ -22,7 +21,7 @@ from tablecrypt_catalog.pins.protected_columns import (
     stored_columns,
     weaker,
 )
-from tablecrypt_catalog.pins.record import TableVersion, TrustedTable, table_version
+from tablecrypt_catalog.pins.record import Moves, TableVersion, TrustedTable, moves_of, table_version
 from tests.support.bare_metadata import LOCATION, fields, parsed
 
 RENAMED = {1: "ssn", 2: "other"}

@@ -15,9 +15,8 @@ from pyiceberg.table.update import RemovePropertiesUpdate, RemoveSnapshotRefUpda
 
 from tablecrypt.errors import FormatError, MetadataRollbackError
 from tablecrypt.keys.column_keys import ColumnMask
-from tablecrypt_catalog.pins.moves import Moves, moved_refs, moves_of
 from tablecrypt_catalog.pins.protected_columns import PinnedColumn
-from tablecrypt_catalog.pins.record import Head, TableVersion, is_ahead, refuse_overtaken, table_version
+from tablecrypt_catalog.pins.record import Head, Moves, TableVersion, is_ahead, moved_refs, moves_of, refuse_overtaken, table_version
 from tests.support.bare_metadata import LOCATION, MASTER, TABLE_UUID, fields, kek, list_key, parsed, snapshot
 
 FILE = f"{LOCATION}/metadata/00002-a.metadata.json"

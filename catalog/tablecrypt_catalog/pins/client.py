@@ -46,10 +46,9 @@ from tablecrypt import properties
 from tablecrypt._atomic_file import atomic_file
 from tablecrypt.arguments import file_path
 from tablecrypt.errors import ConfigurationError, FormatError, MetadataRollbackError, TablecryptError
-from tablecrypt_catalog.pins.moves import NO_MOVES, Moves
 from tablecrypt_catalog.pins.protected_columns import StoredColumn, columns_from, stored_columns
 from tablecrypt_catalog.pins.proven_heads import Proof, taken_on_trust
-from tablecrypt_catalog.pins.record import Head, TableVersion, TrustedTable, is_ahead, refuse_overtaken, table_version
+from tablecrypt_catalog.pins.record import NO_MOVES, Head, Moves, TableVersion, TrustedTable, is_ahead, refuse_overtaken, table_version
 
 Place = tuple[str, tuple[str, ...]]
 """A catalog's name and a table identifier in it."""

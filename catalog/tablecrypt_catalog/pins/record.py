@@ -15,7 +15,7 @@ the head of each branch and tag is remembered, and must not fall.
 
 The hash is SHA-256 over the bytes of the metadata's JSON, uncompressed; its place decides what exactly those are (file or server answer).
 A pin sees replays and edits. It cannot see a forged version that continues the pinned one in every field: only the authenticated manifest
-lists can, see table/metadata.py. A commit that moves a branch, a tag or the table itself says so: moves.py.
+lists can, see table/metadata.py. A commit that moves a branch, a tag or the table itself says so: Moves.
 
 The folders say where files of the table may be deleted (files/deletion.py). So a pin keeps those that it has: metadata that adds a
 write.*.path is accepted, and its folder is not, until this client sets it itself or a user accepts it. Metadata that is seen for the
@@ -34,6 +34,14 @@ from typing import Final, NamedTuple
 
 from pyiceberg.table.metadata import TableMetadata, TableMetadataV1
 from pyiceberg.table.refs import MAIN_BRANCH
+from pyiceberg.table.update import (
+    RemovePropertiesUpdate,
+    RemoveSnapshotRefUpdate,
+    SetLocationUpdate,
+    SetPropertiesUpdate,
+    SetSnapshotRefUpdate,
+)
+from pyiceberg.typedef import IcebergBaseModel
 
 from tablecrypt import properties
 from tablecrypt.errors import FormatError, KeyIdChangedError, MetadataRollbackError, TamperedFileError
@@ -42,9 +50,8 @@ from tablecrypt.keys.key_ring import EncryptedKey
 from tablecrypt.keys.manager import DEFAULT_DATA_KEY_LENGTH
 from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.protection.policy import Leaves
-from tablecrypt.table.table_files import folders_of
-from tablecrypt_catalog.pins.moves import NO_MOVES, Moves
-from tablecrypt_catalog.pins.protected_columns import PinnedColumn, columns_of, leaves_of, merged_columns, taken, weaker
+from tablecrypt.table.table_files import WRITE_PATHS, folders_of
+from tablecrypt_catalog.pins.protected_columns import PinnedColumn, changed_columns, columns_of, leaves_of, merged_columns, taken, weaker
 
 _HASH_LENGTH: Final = 32
 _UNCONFIRMED: Final = "?"
@@ -197,6 +204,63 @@ def refuse_overtaken(name: str, seen: TableVersion, earlier: Mapping[str, TableV
 def is_ahead(pin: TableVersion, seen: TableVersion) -> bool:
     """Whether a pin under another name knows the same table newer than it was seen now."""
     return pin.table_uuid == seen.table_uuid and pin.last_sequence_number > seen.last_sequence_number
+
+
+def moved_refs(updates: Iterable[IcebergBaseModel]) -> frozenset[str]:
+    """Return the branches and tags that a commit sets or removes itself: wherever they point afterwards, its author has asked for it."""
+    kinds = (SetSnapshotRefUpdate, RemoveSnapshotRefUpdate)
+    return frozenset(update.ref_name for update in updates if isinstance(update, kinds))
+
+
+@dataclass(frozen=True)
+class Moves:
+    """What a commit of this client moves itself, so that it may be anywhere afterwards.
+
+    Attributes:
+        refs: branches and tags that it sets or removes.
+        location: whether it sets the table's location, or makes the table.
+        write_paths: the folders to which it sets properties write.*.path; None where it neither sets nor removes one. Others that the
+            metadata names beside them may come from another writer.
+        columns: field ids of columns whose protection it sets or removes.
+    """
+
+    refs: frozenset[str] = frozenset()
+    location: bool = False
+    write_paths: frozenset[str] | None = None
+    columns: frozenset[int] = frozenset()
+
+    def __bool__(self) -> bool:
+        return bool(self.refs) or self.location or self.write_paths is not None or bool(self.columns)
+
+
+NO_MOVES: Final = Moves()
+
+
+def creation(asked: Mapping[str, object]) -> Moves:
+    """Return what the making of a table moves, given the properties that this client has asked for."""
+    return Moves(location=True, write_paths=_write_paths(asked))
+
+
+def moves_of(updates: Iterable[IcebergBaseModel]) -> Moves:
+    """Return what a commit moves by its updates."""
+    listed = list(updates)
+    set_paths = [_write_paths(update.updates) for update in listed if isinstance(update, SetPropertiesUpdate)]
+    return Moves(
+        refs=moved_refs(listed),
+        location=any(isinstance(update, SetLocationUpdate) for update in listed),
+        write_paths=frozenset().union(*set_paths) if any(_moves_write_paths(update) for update in listed) else None,
+        columns=changed_columns(listed),
+    )
+
+
+def _write_paths(set_to: Mapping[str, object]) -> frozenset[str]:
+    return frozenset(str(set_to[name]) for name in WRITE_PATHS if set_to.get(name))
+
+
+def _moves_write_paths(update: IcebergBaseModel) -> bool:
+    if isinstance(update, SetPropertiesUpdate):
+        return any(name in update.updates for name in WRITE_PATHS)
+    return isinstance(update, RemovePropertiesUpdate) and any(name in update.removals for name in WRITE_PATHS)
 
 
 class TrustedTable:
