@@ -109,7 +109,11 @@ def tables_at(io: FileIO, location: str) -> Iterator[tuple[str, uuid.UUID]]:
     Args:
         io: the store's own FileIO.
         location: where a table may be, without a slash at the end.
+
+    Raises:
+        ConfigurationError: no store has such a location.
     """
+    check_location(io.properties, location)
     for file in stored_files(io, f"{location}/metadata"):
         if file.location.endswith(TABLE_METADATA_SUFFIXES) and (found := table_uuid_in(io, file.location)) is not None:
             yield file.location, found

@@ -26,7 +26,9 @@ def no_google(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("location", ["foo://x/metadata.json", "foo:bar", "http://host/v1.metadata.json", "/x/\0.json", "s3://b/\0", "s3://[b/x"])
+@pytest.mark.parametrize(
+    "location", ["foo://x/metadata.json", "foo:bar", "http://host/v1.metadata.json", "/x/\0.json", "s3://b/\0", "s3://[b/x"]
+)
 def test_a_location_that_no_store_can_have_is_refused_in_one_line(location: str) -> None:
     with pytest.raises(ConfigurationError) as refused:
         file_io_for({}, location)

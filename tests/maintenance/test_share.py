@@ -18,7 +18,7 @@ from pyiceberg.transforms import BucketTransform
 from pyiceberg.types import DoubleType, ListType, LongType, MapType, NestedField, StringType, StructType
 
 from tablecrypt.errors import ConfigurationError, KeyNotFoundError, KmsAccessDeniedError, MasterKeyRefusedError
-from tablecrypt.maintenance import audit, reencrypt, share, verify
+from tablecrypt.maintenance import audit, reencrypt, relocate, share, verify
 from tablecrypt.maintenance.reachable import FileKind, reachable_files
 from tablecrypt.maintenance.runner import LocalRunner
 from tablecrypt.maintenance.sharing.plan import plan_share
@@ -406,6 +406,12 @@ def test_another_store_has_no_such_policy() -> None:
 
 
 # ---- careless users
+
+
+def test_a_place_in_a_store_that_nobody_knows_is_refused_by_its_scheme(table: EncryptedTable, partner: Partner) -> None:
+    for copy in (lambda place: share(table, partner.key_id, place, NORTH), lambda place: relocate(table, place)):
+        with pytest.raises(ConfigurationError, match="no FileIO knows the scheme 'foo'"):
+            copy("foo://bucket/orders")
 
 
 def test_a_place_that_holds_a_share_or_a_table_is_refused(table: EncryptedTable, catalog: EncryptedSqlCatalog, partner: Partner) -> None:
