@@ -310,6 +310,9 @@ class ManifestWriterV3(ManifestWriter):
     """PyIceberg's manifest writer for version 3 and an encrypting output file; use as a context manager.
 
     Left by an exception, or after an entry was refused, there is no manifest: the file is abandoned and `to_manifest_file` refuses.
+
+    Attributes:
+        protected: field ids of protected columns, of which deleted entries lose what they say.
     """
 
     def __init__(
@@ -321,6 +324,7 @@ class ManifestWriterV3(ManifestWriter):
         avro_compression: str,
         content: ManifestContent = ManifestContent.DATA,
         further_fields: Mapping[str, str] = EMPTY_DICT,
+        protected: frozenset[int] = frozenset(),
     ) -> None:
         super().__init__(spec, schema, output_file, snapshot_id, avro_codec_name(avro_compression))  # type: ignore[arg-type]
         self.spec = spec
@@ -330,6 +334,7 @@ class ManifestWriterV3(ManifestWriter):
         self.compression = avro_compression
         self.manifest_content = content
         self.further_fields = further_fields
+        self.protected = protected
         self.entry_count = 0
         self.refused = False
         self.complete = False
@@ -398,6 +403,10 @@ class ManifestWriterV3(ManifestWriter):
             # A copy: the entry may be the caller's, and other manifests may list the same object.
             data_file = EncryptedDataFile(*data_file.values())
             data_file[FIRST_ROW_ID] = None
+        if entry.status == _DELETED and self.protected:
+            # The bounds of a file from before the protection are values. Metadata tables would show them for as long as the manifest stays,
+            # also when the file is gone. No reader plans with the statistics of a deleted entry.
+            data_file = data_file.without_statistics_of(self.protected)
 
         if data_file is entry.data_file:
             return entry

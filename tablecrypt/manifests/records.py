@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import math
 import uuid
-from collections.abc import Hashable
+from collections.abc import Collection, Hashable
 from copy import copy, deepcopy
 from functools import lru_cache
 from typing import Any, Final, NoReturn, Self
@@ -63,6 +63,8 @@ MANIFEST_RECORDS: Final = AvroRecords(MANIFEST_LIST_SCHEMA, "manifest_file")
 
 DATA_FILE_POSITIONS: Final = {field.name: position for position, field in enumerate(DATA_FILE_TYPE[FORMAT_VERSION].fields)}
 MANIFEST_FILE_POSITIONS: Final = {field.name: position for position, field in enumerate(MANIFEST_LIST_SCHEMA.fields)}
+STATISTICS: Final = ("column_sizes", "value_counts", "null_value_counts", "nan_value_counts", "lower_bounds", "upper_bounds")
+"""Names of a data file's fields that are maps by field id."""
 FIRST_ROW_ID = DATA_FILE_POSITIONS["first_row_id"]
 REFERENCED_DATA_FILE = DATA_FILE_POSITIONS["referenced_data_file"]
 CONTENT_OFFSET = DATA_FILE_POSITIONS["content_offset"]
@@ -142,6 +144,19 @@ class EncryptedDataFile(SensitiveRecord, DataFile):
         if isinstance(data_file, EncryptedDataFile):
             return data_file
         return cls(*(data_file[position] for position in range(len(data_file))))
+
+    def without_statistics_of(self, field_ids: Collection[int]) -> EncryptedDataFile:
+        """Return the file without sizes, counts and bounds of these columns: itself where it has none of them."""
+        told = {name: by_field for name in STATISTICS if (by_field := self[DATA_FILE_POSITIONS[name]])}
+        left = {name: {each: value for each, value in by_field.items() if each not in field_ids} for name, by_field in told.items()}
+        if left == told:
+            return self
+
+        # A copy: the file may be the caller's, and other manifests may list the same object.
+        stripped = copy(self)
+        for name, by_field in left.items():
+            stripped[DATA_FILE_POSITIONS[name]] = by_field
+        return stripped
 
     @property
     def first_row_id(self) -> int | None:

@@ -16,7 +16,6 @@ from __future__ import annotations
 import io
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import Final
 
 from pyiceberg.avro.decoder import BinaryDecoder
 from pyiceberg.avro.encoder import BinaryEncoder
@@ -36,13 +35,12 @@ from tablecrypt.manifests.records import (
     FILE_CONTENT_FIELD_ID,
     FILE_FORMAT_FIELD_ID,
     ROOT_STRUCT,
+    STATISTICS,
     STATUS_FIELD_ID,
     EncryptedDataFile,
     entry_write_schema,
 )
 from tablecrypt.table.planning import EncryptedFileScanTask, FilePart
-
-STATISTICS: Final = ("column_sizes", "value_counts", "null_value_counts", "nan_value_counts", "lower_bounds", "upper_bounds")
 
 
 class FileEntryCodec:

@@ -41,8 +41,10 @@ from pyiceberg.table.update import SetSnapshotRefUpdate, TableUpdate, UpdatesAnd
 
 from tablecrypt.arguments import check_text
 from tablecrypt.errors import FormatError
+from tablecrypt.keys.column_keys import ColumnPolicy
 from tablecrypt.keys.key_ring import EncryptedKey
 from tablecrypt.keys.manager import NewManifestListKey
+from tablecrypt.keys.nested_columns import covering
 from tablecrypt.manifests.copied_files import copied_files_of, header_field
 from tablecrypt.manifests.manifest_file import COPIED_NAME_ENDING, EncryptedManifestFile, ManifestWriterV3, remembers_files
 from tablecrypt.manifests.manifest_list import ManifestListWriterV3, further_fields
@@ -290,7 +292,13 @@ class EncryptedProducer(ProducerAdapter):
             avro_compression=self.compression,
             content=content,
             further_fields=further_fields,
+            protected=self._protected_fields(),
         )
+
+    def _protected_fields(self) -> frozenset[int]:
+        # A column that was dropped is protected still, and its values are in entries of old files.
+        columns = ColumnPolicy.from_properties(self.table_metadata.properties).columns
+        return frozenset(each for schema in self.table_metadata.schemas if columns for each in covering(columns, schema))
 
     def _schema_of(self, spec: PartitionSpec) -> Schema:
         return schema_of_spec(spec, self.schema(), self.table_metadata.schemas)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import uuid
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -16,7 +17,7 @@ from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionField,
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.transforms import IdentityTransform
-from pyiceberg.types import LongType, NestedField, StringType
+from pyiceberg.types import LongType, NestedField, StringType, UUIDType
 
 from tablecrypt.errors import AuthenticationError, ColumnKeyDeniedError, ConfigurationError
 from tablecrypt.maintenance import erase, shred
@@ -463,6 +464,30 @@ def test_bounds_in_a_struct_that_outlived_their_row_are_found_and_go(catalog: Ca
     assert erase(table, "contact.phone.number = 1000").is_complete
     assert table.refresh().scan().to_arrow()["id"].to_pylist() == [1, 2, 3]
     assert all(1000 not in map(_number, (file.lower_bounds or {}).values()) for file in data_files(table))
+
+
+def test_bounds_of_uuids_that_outlived_their_row_are_found_and_go(catalog: Catalog) -> None:
+    """Filters compare a uuid with null alone. Its bounds are values all the same; those of a row that stays are no trace."""
+    schema = Schema(NestedField(1, "id", LongType()), NestedField(2, "device", UUIDType()))
+    table = new_table(catalog, "db.people", schema)
+    people = [{"id": number, "device": uuid.UUID(int=number).bytes} for number in (1, 2)]
+    table.append(pa.Table.from_pylist(people, schema=table.schema().as_arrow()))
+    [old] = data_files(table)
+    assert old.lower_bounds[2] == uuid.UUID(int=1).bytes
+    row_filter = "device is not null and id = 1"
+    table.delete(row_filter)
+    [task] = list(table.scan().plan_files())
+    with table.transaction() as transaction, transaction.update_snapshot().overwrite() as producer:
+        producer.delete_data_file(task.file)
+        new = with_key(EncryptedDataFile.of(task.file), key_metadata_of(task.file))
+        new[DATA_FILE_POSITIONS["lower_bounds"]] = {**task.file.lower_bounds, 2: old.lower_bounds[2]}
+        producer.append_data_file(new)
+    shred(table, [each.snapshot_id for each in table.refresh().snapshots()[:-1]])
+
+    foretold = erase(table, row_filter, dry_run=True)
+    assert any("bounds of it that none of its rows has" in reason for reason in foretold.remaining.values())
+    assert erase(table, row_filter).is_complete
+    assert [file.lower_bounds[2] for file in data_files(table.refresh())] == [uuid.UUID(int=2).bytes]
 
 
 def _number(bound: bytes) -> int:

@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from pyiceberg.manifest import DataFile, ManifestEntryStatus
 
 from tablecrypt import maintenance as m
 from tablecrypt.errors import ColumnKeyDeniedError, TamperedFileError
 from tablecrypt.keys.column_keys import key_id_in
 from tablecrypt.maintenance.columns.footers import inspect_footers
 from tablecrypt.maintenance.runner import LocalRunner
-from tablecrypt.manifests.records import key_metadata_of
+from tablecrypt.manifests.records import STATISTICS, key_metadata_of
 from tablecrypt.parquet.protected.protected_layout import StoredHiddenColumns
 from tablecrypt.table.table import EncryptedTable
 from tests.support.interrupted_catalog import InterruptedCatalog, at_commits
@@ -27,6 +28,7 @@ from tests.support.protected_tables import (
     SSN,
     Clients,
     clients,
+    counted_columns,
     declare,
     loaded,
     person,
@@ -127,6 +129,47 @@ def test_a_file_that_another_engine_wrote_under_the_tables_key_is_brought_in_lin
     exposed = [finding for finding in m.audit(people).tables[0].findings if finding.kind == m.FindingKind.COLUMN_EXPOSED]
     m.shred(people, [each.snapshot_id for each in people.snapshots()[:-1]])
     assert exposed != [f for f in m.audit(people.refresh()).tables[0].findings if f.kind == m.FindingKind.COLUMN_EXPOSED] == []
+
+
+def test_what_the_page_says_leaves_no_value_of_old_files_to_who_has_the_tables_key(both: Clients) -> None:
+    """The snapshot that takes the old files out names them as deleted, with the bounds and the DEKs that they had."""
+    table = protected_table(both.payroll, "db.old", appends=[persons(1, 2), persons(3, 4)], **{"encryption.column-keys": ""})
+    declare(table, BOTH_COLUMNS)
+    m.reencrypt(table, out_of_line=True)
+
+    deleted = _deleted_entries(_of(both, "analyst", table))
+    assert len(deleted) == 2
+    for file in deleted:
+        assert {SSN, EMAIL}.isdisjoint(field_id for name in STATISTICS for field_id in getattr(file, name) or {})
+        assert SALARY in file.lower_bounds, "other columns keep their statistics"
+    shown = _of(both, "analyst", table).inspect.entries().to_pylist()
+    assert all(row["readable_metrics"]["ssn"]["upper_bound"] is None for row in shown if row["status"] == ManifestEntryStatus.DELETED)
+
+    m.shred(table, all_but_heads=True, replace_heads=True)
+
+    analysts = _of(both, "analyst", table)
+    assert _deleted_entries(analysts) == []
+    assert counted_columns(analysts).isdisjoint({SSN, EMAIL})
+    assert len(analysts.metadata.snapshots) == 1
+
+
+def test_the_entry_of_an_old_file_that_is_deleted_says_nothing_of_a_protected_column_that_was_dropped(both: Clients) -> None:
+    table = protected_table(both.payroll, "db.old", appends=[persons(1, 2), persons(3, 4)], **{"encryption.column-keys": ""})
+    declare(table, BOTH_COLUMNS)
+    with table.refresh().update_schema() as change:
+        change.delete_column("ssn")
+    table.refresh().delete("id <= 2")
+
+    [file] = _deleted_entries(_of(both, "analyst", table))
+    assert {SSN, EMAIL}.isdisjoint({*file.lower_bounds, *file.upper_bounds, *file.value_counts, *file.column_sizes})
+    assert SALARY in file.lower_bounds
+
+
+def _deleted_entries(table: EncryptedTable) -> list[DataFile]:
+    head = table.current_snapshot()
+    assert head is not None
+    entries = [entry for manifest in head.manifests(table.io) for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=False)]
+    return [entry.data_file for entry in entries if entry.status == ManifestEntryStatus.DELETED]
 
 
 def test_protection_that_was_removed_or_moved_leaves_values_in_their_place(both: Clients, people: EncryptedTable) -> None:

@@ -31,6 +31,7 @@ from tablecrypt_catalog import EncryptedSqlCatalog
 from tests.support import write_only_kms
 from tests.support.aws import AwsServer
 from tests.support.interrupted_catalog import INTERRUPTED, at_commits
+from tests.support.protected_tables import COLUMN_KEY, OTHER_COLUMN_KEY, clients, declare, loaded, persons, protected_table
 from tests.support.shares import LINEAGE, NORTH, Partner, in_order
 from tests.support.tables import (
     MASTER_KEY,
@@ -361,3 +362,15 @@ def test_a_share_of_a_share_has_the_column_too(table: EncryptedTable, partner: P
     result = share(mine, third.key_id, third.location, "id < 100", columns={"note": third.column_key_id})
 
     assert in_order(third.register(result).scan()) == in_order(theirs.scan("id < 100"))
+
+
+def test_an_update_forgets_the_values_of_a_filter_by_a_column_that_was_protected_since(tmp_path: Path) -> None:
+    both = clients(tmp_path)
+    table = protected_table(both.payroll, appends=[persons(3)], **{"encryption.column-keys": ""})
+    share(table, OTHER_COLUMN_KEY, f"file://{tmp_path}/share", "ssn = 'SSN-0003'")
+    declare(loaded(both.payroll), f"{COLUMN_KEY}: ssn")
+
+    share(loaded(both.payroll), OTHER_COLUMN_KEY, f"file://{tmp_path}/share", update=True, rewrite=True)
+
+    assert [each.row_filter for each in shares(loaded(both.analyst)).shares] == ["ssn = ?"]
+    assert "SSN-0003" not in json.dumps(audit(loaded(both.analyst)).to_json())

@@ -23,12 +23,11 @@ from pyiceberg.typedef import Identifier
 from pyiceberg.types import DecimalType, ListType, LongType, NestedField, StringType, StructType
 
 from tablecrypt.kms.memory import MemoryKeyManagementClient
-from tablecrypt.manifests.records import key_metadata_of
+from tablecrypt.manifests.records import STATISTICS, key_metadata_of
 from tablecrypt.parquet import FileKeys
 from tablecrypt.parquet.chunk_modules import decrypt_chunk
 from tablecrypt.parquet.layout import encrypted_layout
 from tablecrypt.parquet.storage import source_of
-from tablecrypt.table.file_entries import STATISTICS
 from tablecrypt.table.protection.policy import column_keys
 from tablecrypt.table.snapshots import CommitOptions
 from tablecrypt.table.table import EncryptedTable

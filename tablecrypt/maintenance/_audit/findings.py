@@ -123,7 +123,7 @@ class FindingKind(Enum):
         "column-exposed",
         Severity.CRITICAL,
         "Protected column under the table's key",
-        "Reencrypt the table, then shred the snapshots that have the old files.",
+        "Reencrypt the table, then shred the snapshots that have the old files, with replace_heads.",
     )
     COLUMN_IN_PARTITIONS = _Meaning(
         "column-in-partitions",

@@ -59,13 +59,12 @@ from tablecrypt.maintenance.columns.partitions import ShownFiles
 from tablecrypt.maintenance.progress import ProgressListener
 from tablecrypt.maintenance.reachable import FileKind, reachable_files
 from tablecrypt.maintenance.runner import FileDone, FileWork, Runner
-from tablecrypt.manifests.records import DATA_FILE_POSITIONS, EncryptedDataFile, key_metadata_of
+from tablecrypt.manifests.records import DATA_FILE_POSITIONS, STATISTICS, EncryptedDataFile, key_metadata_of
 from tablecrypt.parquet.file_keys import FileKeys
 from tablecrypt.parquet.protected.carried_over_columns import reencrypt_beside_hidden_columns
 from tablecrypt.parquet.protected.hidden_column_rewriting import RewrittenFile, rewrite_protected
 from tablecrypt.parquet.protected.hidden_columns import hidden_name
 from tablecrypt.parquet.protected.protected_layout import StoredHiddenColumns
-from tablecrypt.table.file_entries import STATISTICS
 from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata, has_column_keys
 from tablecrypt.table.protection.policy import column_keys, policy_of
 from tablecrypt.table.protection.stored_masks import replacement_of

@@ -32,7 +32,7 @@ from pyiceberg.io.pyarrow import pyarrow_to_schema, schema_to_pyarrow
 from pyiceberg.manifest import DataFile, DataFileContent, ManifestEntry, ManifestEntryStatus, ManifestFile
 from pyiceberg.schema import Schema, prune_columns
 from pyiceberg.table import ALWAYS_TRUE
-from pyiceberg.types import PrimitiveType, StructType, UUIDType
+from pyiceberg.types import PrimitiveType, StructType
 
 from tablecrypt.errors import (
     ColumnKeyDeniedError,
@@ -399,9 +399,6 @@ class UnaccountedBounds:
         self._values: list[tuple[tuple[str, ...], pa.Scalar]] = []
         for field_id in sorted(row_filter.field_ids):
             column = _Column(prune_columns(schema, {field_id}, select_full_types=False))
-            if isinstance(column.field.field_type, UUIDType):
-                continue
-
             partial = row_filter.on_part(column.schema)
 
             for bounds in (file.lower_bounds, file.upper_bounds):
