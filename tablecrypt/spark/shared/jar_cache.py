@@ -65,9 +65,10 @@ def cache_folder() -> Path:
     from platformdirs import user_cache_path
 
     named = os.environ.get(VARIABLE)
-    folder = user_cache_path("tablecrypt", appauthor=False) if named is None else file_path(VARIABLE, named)
-    # A relative folder would be another one in each working directory, perhaps one that others can write.
-    if named is not None and not folder.is_absolute():
+    if named is None:
+        return user_cache_path("tablecrypt", appauthor=False)
+    # A relative folder, as a blank one is, would be another one in each working directory, perhaps one that others can write.
+    if not named.strip() or not (folder := file_path(VARIABLE, named)).is_absolute():
         raise ConfigurationError(f"{VARIABLE} is {named!r}: name a folder by its whole path, or unset it")
     return folder
 
