@@ -42,7 +42,7 @@ def _unused_private_key() -> AbstractPrivateKey:
 
 
 def _private_key_of(key_spec: str) -> AbstractPrivateKey:
-    """moto makes an RSA key for symmetric keys too, which takes 60 ms to 0.3 s, and uses it for nothing: one serves all of them."""
+    """moto makes an RSA key for symmetric keys too, which takes about 50 ms, and uses it for nothing: one serves all of them."""
     return _unused_private_key() if key_spec == "SYMMETRIC_DEFAULT" else generate_private_key(key_spec)
 
 
