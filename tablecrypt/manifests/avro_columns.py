@@ -127,6 +127,9 @@ class Lanes:
                 self.failed[more] = True
                 break
             byte = array[np.minimum(at[more], self.data.length)]
+            # The tenth byte has room for one bit. What is above it is cut off here, and `items_of` would read another number.
+            if shift == _MOST_SHIFT:
+                self.failed[more[byte > 1]] = True
             value[more] |= (byte & 0x7F).astype(np.uint64) << np.uint64(shift)
             at[more] += 1
             more, shift = more[byte >= 0x80], shift + 7

@@ -6,7 +6,7 @@ The counter begins at 0 and counts 16-byte blocks, so decryption can begin at an
 Streams are encrypted after compression. Stripe ids begin at 1; the statistics
 of a file with n stripes take n + 1. Nothing is authenticated: a changed bit of ciphertext changes the same bit of plaintext.
 
-Raises FormatError for a column or stripe that does not fit into the IV. Specification: Apache ORC v1, "Stream Encryption".
+Raises FormatError for a column, kind or stripe that does not fit into the IV. Specification: Apache ORC v1, "Stream Encryption".
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from tablecrypt.errors import FormatError
 
 MAX_COLUMN: Final = 0xFFFFFF
 MAX_STRIPE_ID: Final = 0xFFFFFF
+_MAX_KIND: Final = 0xFFFF
 _BLOCK: Final = 16
 
 
@@ -38,4 +39,7 @@ def stream_iv(column: int, kind: int, stripe_id: int, block: int = 0) -> bytes:
     # A number cut to three bytes would give two streams one IV, and with it the XOR of their contents to any reader of the storage.
     if not 0 <= column <= MAX_COLUMN or not 1 <= stripe_id <= MAX_STRIPE_ID:
         raise FormatError(f"ORC encryption has no IV for column {column} in stripe {stripe_id}")
+    # Of a stripe's statistics the footer states the kind, which nothing authenticates.
+    if not 0 <= kind <= _MAX_KIND:
+        raise FormatError(f"ORC encryption has no IV for a stream of kind {kind} of column {column}")
     return column.to_bytes(3, "big") + kind.to_bytes(2, "big") + stripe_id.to_bytes(3, "big") + block.to_bytes(8, "big")

@@ -73,7 +73,7 @@ def with_columns_apart(footer: Struct) -> Struct:
         raise FormatError(f"it has {ENTRY.decode()} {len(found)} times")
 
     apart = _decoded(found[0].binary(KeyValue.VALUE))
-    root, *elements = footer.structs(FileMetaData.SCHEMA)
+    root, elements = _root_and_nodes(footer)
     groups, added = footer.structs(FileMetaData.ROW_GROUPS), apart.structs(FileMetaData.ROW_GROUPS)
     if len(groups) != len(added):
         raise FormatError(f"it has {len(groups)} row groups, and {ENTRY.decode()} has {len(added)}")
@@ -100,7 +100,7 @@ def with_columns_apart(footer: Struct) -> Struct:
 
 def _divided(footer: Struct, is_apart: Callable[[str], bool]) -> tuple[Struct, Struct | None]:
     """Return the footer with the columns that it is to list, and one with the others; None where there are no others."""
-    root, *elements = footer.structs(FileMetaData.SCHEMA)
+    root, elements = _root_and_nodes(footer)
     starts = _starts_of_columns(elements)
     shown = [start for start in starts if not is_apart(elements[start].binary(SchemaElement.NAME).decode())]
     if len(shown) == len(starts):
@@ -136,6 +136,14 @@ def _decoded(value: bytes) -> Struct:
         return thrift_reader.decode(b64decode(value, validate=True), _SHAPE)
     except NotBase64:
         raise FormatError(f"{ENTRY.decode()} is not base64") from None
+
+
+def _root_and_nodes(footer: Struct) -> tuple[Struct, list[Struct]]:
+    elements = footer.structs(FileMetaData.SCHEMA)
+    # Whoever has the file's key may have written a footer whose schema is an empty list.
+    if not elements:
+        raise FormatError("its schema has no root")
+    return elements[0], elements[1:]
 
 
 def _starts_of_columns(elements: Sequence[Struct]) -> list[int]:

@@ -399,6 +399,9 @@ class UniformParquetFile:
     def _translated(self, part: str) -> Iterator[None]:
         try:
             yield
+        except UnicodeDecodeError as error:
+            # Only of an authentic footer does pyarrow decode names, so who wrote it is at fault.
+            raise FormatError(f"{self.location}: {part} holds a name that is not UTF-8") from error
         except (OSError, pa.ArrowException, RuntimeError) as error:
             if isinstance(error, TablecryptError) or is_store_error(error):
                 raise

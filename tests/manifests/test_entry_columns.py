@@ -20,7 +20,7 @@ from pyiceberg.typedef import Record
 from pyiceberg.types import BinaryType, DecimalType, DoubleType, LongType, NestedField, StringType, UUIDType
 
 from tablecrypt.errors import FormatError, PlaintextRefusedError
-from tablecrypt.manifests.avro_columns import NULL
+from tablecrypt.manifests.avro_columns import NULL, Bytes, Lanes
 from tablecrypt.manifests.avro_container import AvroContainer
 from tablecrypt.manifests.entry_columns import ENTRY_TYPES, Column, decode_manifests, read_entry
 from tablecrypt.manifests.manifest_file import inherit, parse_manifest
@@ -206,6 +206,16 @@ def test_what_is_no_manifest_is_refused(before: bytes, after: bytes) -> None:
     changed = _changed(content, before, after) if before[:1] == b"\x0e" else content.replace(b"\x0a" + before, after + before[:1])
     with pytest.raises(FormatError, match=f"^{LOCATION}"):
         entries_of((manifest_row(), changed))
+
+
+@pytest.mark.parametrize("last", [1, 2, 0x7E])
+def test_a_size_over_64_bits_is_not_proved_so_that_no_reader_of_columns_goes_by_it(last: int) -> None:
+    lanes = Lanes(Bytes(b"\x02\x02" + b"\x80" * 9 + bytes([last]) + bytes(8)), np.array([0]))
+    for _, part, counts in lanes.parts():
+        for _, item in part.each_item(counts):
+            item.number()
+            item.text()
+    assert lanes.failed.all()
 
 
 @settings(deadline=None, max_examples=150)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zlib
+from dataclasses import replace
 from typing import Any, Final
 
 import pyarrow as pa
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import ConfigurationError, FormatError
+from tablecrypt.orc import read_table
 from tablecrypt.orc.compression import Compression, CompressionKind
 from tablecrypt.orc.lengths import check_lengths
 from tablecrypt.orc.messages import StreamKind
@@ -23,7 +25,7 @@ from tablecrypt.orc.statistics import merge_statistics
 from tablecrypt.orc.stream_cipher import MAX_COLUMN, MAX_STRIPE_ID, crypt_stream, stream_iv
 from tablecrypt.orc.tail import Tail, locate_streams, read_tail
 from tests.support.mutations import arbitrary
-from tests.support.orc_files import CODECS, plain, sample_rows
+from tests.support.orc_files import CODECS, encrypted, local_keys, plain, sample_rows
 
 pytestmark = pytest.mark.slow
 
@@ -214,6 +216,26 @@ def test_an_iv_is_column_kind_and_stripe() -> None:
     for column, stripe_id in ((-1, 1), (MAX_COLUMN + 1, 1), (0, 0), (0, MAX_STRIPE_ID + 1)):
         with pytest.raises(FormatError, match="no IV"):
             stream_iv(column, 1, stripe_id)
+
+
+def test_a_stream_whose_kind_an_iv_has_no_room_for_is_refused() -> None:
+    assert len(stream_iv(1, 2**16 - 1, 1)) == 16
+    with pytest.raises(FormatError, match="kind 65536"):
+        stream_iv(1, 2**16, 1)
+
+
+def test_a_footer_that_states_such_a_kind_for_statistics_is_refused() -> None:
+    data = encrypted(sample_rows(12).select(["id", "text"]), {"pii": ["text"]}, compression=CODECS[0])
+    tail = read_tail(FileSource(data))
+    encryption = tail.require_encryption()
+    (variant,) = encryption.variants
+    hostile = replace(variant, stripe_statistics=tuple(replace(stream, kind=2**40) for stream in variant.stripe_statistics))
+    fields = [*tail.footer.without(10), blob_field(10, replace(encryption, variants=(hostile,)).encode())]
+    footer = tail.compression.compress(encode(fields))
+    postscript = encode([*tail.postscript.without(1), integer_field(1, len(footer))])
+    end = len(data) - 1 - data[-1] - tail.postscript.integer(1)
+    with pytest.raises(FormatError, match=f"kind {2**40}"):
+        read_table(data[:end] + footer + postscript + bytes([len(postscript)]), local_keys())
 
 
 @given(st.binary(min_size=1, max_size=200), st.data())

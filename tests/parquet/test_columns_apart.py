@@ -118,6 +118,14 @@ def test_columns_before_others_are_not_set_apart() -> None:
         set_apart(footer, "a".__eq__)
 
 
+def test_a_footer_without_a_schema_is_refused() -> None:
+    stored = parsed(set_apart(footer_of(pa.schema({"a": pa.int64(), "b": pa.int64()}), 1), lambda name: name == "b"))
+    stored.set(FileMetaData.SCHEMA, thrift.LIST, [])
+    for take in (with_columns_apart, lambda footer: set_apart(footer, lambda name: False)):
+        with pytest.raises(FormatError, match="its schema has no root"):
+            take(stored)
+
+
 def test_files_that_list_hidden_columns_are_read(listed: ProtectedFile) -> None:
     assert lists_hidden_columns(listed)
     assert listed.read(SCHEMA.names, *PROTECTED).to_pylist() == TABLE.to_pylist()

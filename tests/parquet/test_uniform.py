@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import secrets
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,11 @@ import pytest
 
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import ConfigurationError, FormatError
+from tablecrypt.parquet import FileKeys
+from tablecrypt.parquet.footer import read_footer
+from tablecrypt.parquet.layout import FileCiphers
+from tablecrypt.parquet.modules import FOOTER_SUFFIX, ModuleCipher
+from tablecrypt.parquet.storage import source_of
 from tablecrypt.parquet.uniform import ReadRequest, UniformParquetFile
 from tests.support.plaintext import CANARY
 from tests.support.sample_rows import extreme_rows
@@ -89,6 +95,21 @@ def test_what_arrow_cannot_do_is_not_called_tampering() -> None:
     file = UniformParquetFile(pa.BufferReader(encrypted.data), encrypted.key_metadata, LOCATION)
     with pytest.raises(FormatError, match="Arrow cannot read this of it"):
         list(file.batches(ReadRequest(["id"], pc.field("id") == pa.scalar("x", pa.string_view()))))
+
+
+def test_a_name_that_is_not_utf_8_is_one_error_of_ours() -> None:
+    """Whoever has the file's key may have written its footer."""
+    encrypted = encrypt_uniform(pa.table({"name": [1]}))
+    stored = read_footer(source_of(io.BytesIO(encrypted.data)))
+    keys = FileKeys.of_table_file(encrypted.key_metadata)
+    assert stored.algorithm is not None
+    aad = stored.algorithm.admit(keys, LOCATION)
+    footer = stored.open(FileCiphers(stored, keys).footer).encode().replace(b"name", b"na\xff\xfe")
+    cipher = ModuleCipher(encrypted.key_metadata.encryption_key, "the key", aad, False, LOCATION, secrets.token_bytes)
+    end = encrypted.data[stored.start : stored.module_start] + bytes(cipher.encrypt(FOOTER_SUFFIX, footer))
+    data = encrypted.data[: stored.start] + end + len(end).to_bytes(4, "little") + b"PARE"
+    with pytest.raises(FormatError, match=f"^{LOCATION}: the footer holds a name that is not UTF-8"):
+        UniformParquetFile(pa.BufferReader(data), replace(encrypted.key_metadata, file_length=None), LOCATION)
 
 
 @pytest.mark.parametrize("row_group_size", [7, 20, 1000])
