@@ -45,7 +45,7 @@ class RestViews(RestCatalogAdapter):
             NoSuchViewError: no view has that name.
             KeyIdChangedError: this client's pins know an encrypted table of that name.
             FormatError: the answer is no view.
-        ConfigurationError: the server redirects to another one.
+            ConfigurationError: the server redirects to another one.
         """
         pin_check = self.client_pins.begin_check(identifier)
         try:

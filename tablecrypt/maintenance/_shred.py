@@ -213,7 +213,7 @@ def shred(
     shredded = _carry_out(table, plan, delete_below, cache(fresh.io.manager.new_kek), progress, None if break_shares else shared)
     # Looked into once more: of two commits of properties and keys at once, a REST server takes both.
     after = SharedFiles.of(require_encrypted(table), break_shares=True).among(plan.inventory.shredded)
-    shredded = replace(shredded, shared=tuple(dict.fromkeys((*shared.said, *after.said))))
+    shredded = replace(shredded, shared=shared.said_with(after))
     # Manifests that this process kept to plan with may hold the DEKs that are gone, and kept metadata the wrapped keys.
     CACHE.clear()
     PARSED.clear()

@@ -155,7 +155,7 @@ class EncryptedDataFile(SensitiveRecord, DataFile):
         # A copy: the file may be the caller's, and other manifests may list the same object.
         stripped = copy(self)
         for name, by_field in left.items():
-            stripped[DATA_FILE_POSITIONS[name]] = by_field
+            stripped[DATA_FILE_POSITIONS[name]] = by_field or None
         return stripped
 
     @property

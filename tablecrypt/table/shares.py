@@ -472,6 +472,10 @@ class SharedFiles:
         has_former = any(record.former_files or record.former_columns for record in self.shares)
         return " or, where only its state before has them, update the share once more (share --update)" if has_former else ""
 
+    def said_with(self, later: SharedFiles) -> tuple[str, ...]:
+        """What is said of these shares and of those that were found later, each once."""
+        return tuple(dict.fromkeys((*self.said, *later.said)))
+
     @property
     def said(self) -> tuple[str, ...]:
         """Of each share what it is, and how many files."""

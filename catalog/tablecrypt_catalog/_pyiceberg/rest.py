@@ -339,13 +339,14 @@ def problems_of(error: ValidationError) -> str:
 
 def _refuse_elsewhere(session: Session, response: Response, **_: Any) -> None:
     """Refuse a redirect to another host: a request's headers and body hold this client's credentials, of which only one is taken out."""
-    target = session.get_redirect_target(response)
-    if target is None:
+    named = session.get_redirect_target(response)
+    if named is None:
         return
     asked = response.request.url or ""
-    if session.should_strip_auth(asked, urljoin(asked, target)):  # type: ignore[no-untyped-call]
+    target = urljoin(asked, named)
+    if session.should_strip_auth(asked, target):  # type: ignore[no-untyped-call]
         raise RedirectedElsewhereError(
-            f"{printable(_origin(asked))} redirects to {printable(_origin(urljoin(asked, target)))}, which would get this client's "
+            f"{printable(_origin(asked))} redirects to {printable(_origin(target))}, which would get this client's "
             f"credentials: if that is right, name it as the catalog's {URI}"
         )
 

@@ -368,7 +368,7 @@ def shred_column(
     # Looked into once more: of two commits of properties and keys at once, a REST server takes both.
     after = SharedFiles.of(require_encrypted(table), break_shares=True).with_column(field_id)
     done = _result(fresh, field_id, column, destroyed, retired, scrubbed, dry_run=False)
-    return replace(done, shared=tuple(dict.fromkeys((*shared.said, *after.said))))
+    return replace(done, shared=shared.said_with(after))
 
 
 def _destruction(table: EncryptedTable, field_id: int) -> _Change:

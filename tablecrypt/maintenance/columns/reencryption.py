@@ -59,7 +59,7 @@ from tablecrypt.maintenance.columns.partitions import ShownFiles
 from tablecrypt.maintenance.progress import ProgressListener
 from tablecrypt.maintenance.reachable import FileKind, reachable_files
 from tablecrypt.maintenance.runner import FileDone, FileWork, Runner
-from tablecrypt.manifests.records import DATA_FILE_POSITIONS, STATISTICS, EncryptedDataFile, key_metadata_of
+from tablecrypt.manifests.records import DATA_FILE_POSITIONS, EncryptedDataFile, key_metadata_of
 from tablecrypt.parquet.file_keys import FileKeys
 from tablecrypt.parquet.protected.carried_over_columns import reencrypt_beside_hidden_columns
 from tablecrypt.parquet.protected.hidden_column_rewriting import RewrittenFile, rewrite_protected
@@ -294,13 +294,7 @@ class ProtectedFiles(FilesToReencrypt):
         return FileWork(ReencryptWork(plain.work, work), keys, plain.size)
 
     def entry(self, file: DataFile, done: FileDone[NewFile]) -> EncryptedDataFile:
-        new = super().entry(file, done)
-        left_out = fields_left_out(self.policy, self._metadata.schema())
-        for name in STATISTICS:
-            values = new[DATA_FILE_POSITIONS[name]]
-            if isinstance(values, Mapping):
-                new[DATA_FILE_POSITIONS[name]] = {each: value for each, value in values.items() if each not in left_out} or None
-
+        new = super().entry(file, done).without_statistics_of(fields_left_out(self.policy, self._metadata.schema()))
         if done.result.group_starts is not None:
             new[DATA_FILE_POSITIONS["split_offsets"]] = list(done.result.group_starts) or None
         return new
