@@ -180,6 +180,18 @@ class _Failing(HttpService):
         return Answer(500, {"__type": "KMSInternalException"})
 
 
+def test_a_second_client_of_a_process_parses_no_description_of_a_service_again(aws: AwsServer, caplog: pytest.LogCaptureFixture) -> None:
+    first, second = AwsKeyManagementClient(aws.kms_properties), AwsKeyManagementClient(aws.kms_properties)
+    first.wrap_key(b"sixteen byte key", "alias/orders")
+
+    with caplog.at_level("DEBUG", logger="botocore.loaders"):
+        second.wrap_key(b"sixteen byte key", "alias/orders")
+        boto3.Session().client("kms", region_name=aws.region)
+
+    parsed_by_boto3 = [record.getMessage() for record in caplog.records if "Loading JSON file" in record.getMessage()]
+    assert len(parsed_by_boto3) == len(set(parsed_by_boto3)) > 0
+
+
 def test_boto3_does_not_retry_by_itself(aws: AwsServer) -> None:
     service = _Failing()
     try:
