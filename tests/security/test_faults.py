@@ -60,6 +60,8 @@ class Trial:
             operation.run(scene)
         self.steps = life.steps
         self.after = scene.view()
+        # What is there before the faults is none of theirs: looking through it after each of them takes more time than they do.
+        gc.freeze()
 
     def strike(self, step: int | Place, fault: Fault) -> bool:
         """Run the operation with a fault at a step, and check what it leaves; whether the fault struck."""
