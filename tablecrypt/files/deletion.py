@@ -38,7 +38,9 @@ _WITHOUT_AUTHORITY: Final = ("hdfs", "viewfs", "memory")
 _URI: Final = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*):(?://(?P<authority>[^/]*))?(?P<path>/.*)?", re.DOTALL)
 _AMBIGUOUS: Final = re.compile(r"[\x00-\x1f\x7f?#*\[\]\\]")
 _FILE_NAMES: Final = re.compile(r"[^/]+\.(?:parquet|avro|orc|puffin|stats|metadata\.json|metadata\.json\.gz)", re.IGNORECASE)
-_SHARE_RECORD_NAMES: Final = re.compile(r"metadata/_tablecrypt-shares/[0-9a-f-]{36}\.entries")
+SHARE_RECORDS: Final = "_tablecrypt-shares"
+"""The folder, below the table's metadata folder, of the records of shares; in that of a share, of its mark."""
+_SHARE_RECORD_NAMES: Final = re.compile(rf"metadata/{SHARE_RECORDS}/[0-9a-f-]{{36}}\.entries")
 _CHECKSUMS: Final = re.compile(r"\.(?P<of>[^/]+)\.crc")
 _UNPINNED: Final = "no source that this client trusts says where the table is: name its folder"
 

@@ -111,7 +111,7 @@ OPERATIONS: Final = (
             ("End the share", "tablecrypt --catalog prod unshare db.orders s3://partner/orders --yes"),
         ),
         rights=Rights(needs="unwrap table, read metadata, write metadata, list metadata, list data", more="delete metadata, delete data"),
-        needs="What is listed and deleted is in the share's folder.",
+        needs="What is listed and deleted is in the share's folder, and so is the mark that is written there while it ends.",
         found="the share has not ended: not all of its metadata could be deleted; the report says why",
         has_progress=False,
         asks=True,

@@ -52,7 +52,7 @@ from pyiceberg.table.metadata import TableMetadata
 from tablecrypt._parsed_json import ParsedJson
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import ConfigurationError, FormatError, KmsError, SharedFilesError, ShareRecordError, TablecryptError
-from tablecrypt.files.deletion import ParsedLocation, is_share_record_name, unusable_location
+from tablecrypt.files.deletion import SHARE_RECORDS, ParsedLocation, is_share_record_name, unusable_location
 from tablecrypt.files.encrypting_file_io import WrappedFileKey, encrypting_io, read_wrapped, write_wrapped
 from tablecrypt.keys.key_ring import EncryptedKey
 from tablecrypt.keys.manager import EncryptionManager
@@ -62,7 +62,6 @@ from tablecrypt.printable import counted
 from tablecrypt.properties import SHARE
 from tablecrypt.table.table_files import TableFileIO, check_garbage_is_collected, name_of
 
-_FOLDER: Final = "_tablecrypt-shares"
 _RECORD: Final = "record"
 _TABLE_UUID: Final = "table-uuid"
 _TEXTS: Final = ("share_uuid", "key_id", "location", "metadata_location", "row_filter")
@@ -176,7 +175,7 @@ def new_record(metadata: TableMetadata, io: TableFileIO, record: ShareRecord) ->
     Raises:
         AuthenticationError, KmsError: the KEK of the table's records cannot be used.
     """
-    location = f"{metadata.location.rstrip('/')}/metadata/{_FOLDER}/{uuid.uuid4()}.entries"
+    location = f"{metadata.location.rstrip('/')}/metadata/{SHARE_RECORDS}/{uuid.uuid4()}.entries"
     named = readably_named(metadata)
     # Records share a KEK while it may wrap: each new one would cost requests to the KMS.
     last = named.get(record.share_uuid) or next(iter(named.values()), None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import uuid
 from dataclasses import replace
 from pathlib import Path
 
@@ -233,3 +234,25 @@ def test_a_share_whose_metadata_folder_is_a_link_is_not_forgotten(table: Encrypt
     folder.unlink()
     (tmp_path / "moved").rename(folder)
     assert unshare(table, shared.share_uuid).is_complete
+
+
+@pytest.mark.parametrize("names_a_write_of_the_other", [False, True])
+def test_a_record_that_was_made_up_ends_nothing_in_a_folder_that_no_share_has_marked(
+    catalog: EncryptedSqlCatalog, table: EncryptedTable, shared: Shared, tmp_path: Path, names_a_write_of_the_other: bool
+) -> None:
+    elsewhere = {"write.metadata.path": (tmp_path / "elsewhere").as_uri()}
+    other = new_table(catalog, "db.other", appends=[rows(0)], properties=elsewhere)
+    before = files_below(path_of(other.location()))
+    (of_other,) = before
+    write = of_other.name.removesuffix(".parquet").split("-", 2)[2]
+    generation = write if names_a_write_of_the_other else str(uuid.uuid4())
+    named = f"{other.location()}/metadata/00000-{generation}.metadata.json"
+    (record,) = live_shares(reload(table))
+    remember_share(table, replace(record, share_uuid=str(uuid.uuid4()), location=other.location(), metadata_location=named))
+
+    with pytest.raises(
+        ConfigurationError, match=r"nothing at .* says that the share is there, and files are: .*share again.*--only-forget"
+    ):
+        unshare(table, other.location())
+
+    assert files_below(path_of(other.location())) == before

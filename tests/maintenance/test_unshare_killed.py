@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tablecrypt.errors import ConfigurationError
 from tablecrypt.maintenance import share, unshare
 from tablecrypt.maintenance.sharing.records import forget_share, live_shares, remember_share
 from tablecrypt.table.table import EncryptedTable
@@ -74,3 +75,32 @@ def test_a_share_is_whole_or_gone_whenever_its_end_is_killed(table: EncryptedTab
         assert live_shares(table.refresh()) == []
         assert files_below(path_of(made.location)) == set()
         assert len(ids(table)) == 20
+
+
+def test_a_share_whose_beginning_is_killed_ends_once_it_is_shared_again(table: EncryptedTable, tmp_path: Path, aws: AwsServer) -> None:
+    partner = Partner.of(tmp_path, aws)
+    with dying_at(None) as whole:
+        share(table, partner.key_id, f"{partner.location}/whole", "id < 11", rewrite=True)
+
+    killed = refused = 0
+    for last in range(1, len(whole.steps) + 1):
+        place = f"{partner.location}/{last}"
+        try:
+            with dying_at(last):
+                share(table, partner.key_id, place, "id < 11", rewrite=True)
+        except Killed:
+            killed += 1
+
+        for record in [each for each in live_shares(table.refresh()) if each.location == place]:
+            try:
+                unshare(table, record.share_uuid)
+            except ConfigurationError as error:
+                assert "share again" in str(error)
+                refused += 1
+                share(table, partner.key_id, place, "id < 11", rewrite=True)
+                unshare(table, record.share_uuid)
+        # Metadata that was written in part says nothing of whose it is.
+        assert all(path.name.endswith(".metadata.json") for path in files_below(path_of(place))), whole.steps[last - 1]
+    # The keys of rows that are written again are asked for when that is known, so that a run takes a step more or less.
+    assert killed >= len(whole.steps) - 5
+    assert refused

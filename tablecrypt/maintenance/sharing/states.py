@@ -2,12 +2,14 @@
 
     metadata/00007-<generation>.metadata.json      data/<generation>-deletes.puffin, data/…/00000-0-<generation>.parquet
     metadata/<generation>-m0.avro                  metadata/snap-<id>-0-<generation>.avro
+    metadata/_tablecrypt-shares/<uuid>.entries     the mark, which is empty: there while a share ends
 
 A partner who writes to his table writes into the same folder. A generation is one of a share's if its metadata.json names a manifest list
 of the same generation, which other writers' do not. Once nobody's metadata.json is left, nothing reads what else is named like such files.
 
 Where a share is, its record says, and whoever has the table's key can write a record. So nothing is deleted in a folder of the table that
-shares, or around it; in one that holds another table; and below one that a table's metadata in it tells to be another's.
+shares, or around it; in one that holds another table; below one that a table's metadata in it tells to be another's; and in one that has
+neither metadata of the share nor its mark. The mark's name comes from the share's uuid and its place: no other file has it.
 """
 
 from __future__ import annotations
@@ -15,17 +17,19 @@ from __future__ import annotations
 import re
 import uuid
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final
 
 from tablecrypt.errors import ConfigurationError, FormatError
-from tablecrypt.files.deletion import is_beyond_a_link, is_link
+from tablecrypt.files.deletion import SHARE_RECORDS, is_beyond_a_link, is_link
 from tablecrypt.files.raw_output import TABLE_METADATA_SUFFIXES
 from tablecrypt.maintenance._relocate_files import PathMap
 from tablecrypt.maintenance._storage import canonical, stored_files, tables_at
 from tablecrypt.table.metadata import EncryptedTableMetadata, read_metadata_file
 from tablecrypt.table.table_files import TableFileIO, folders_of
 
+_NAMESPACE: Final = uuid.UUID("b4f5c1b0-6f2d-5c39-8a7e-2d1f0c9e7a55")
 _UUID: Final = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 _METADATA: Final = re.compile(rf".*/metadata/(?P<number>[0-9]{{5,}})-(?P<generation>{_UUID})\.metadata\.json")
 _NAMED: Final = r"metadata/(?:snap-[0-9]+-[0-9]+-)?|data/(?:[^/=]+=[^/]*/)*(?:[0-9]+-[0-9]+-)?"
@@ -71,6 +75,28 @@ class States:
             if str(table_uuid) == share_uuid or not (is_link(location) or is_beyond_a_link(self.location, location))
         }
         return replace(self, tables=here)
+
+    def mark(self, share_uuid: str) -> None:
+        """Say in the folder that it is the share's, by a file that holds nothing and that nobody opens."""
+        for location in self.mark_of(share_uuid):
+            with suppress(FileExistsError), self.io.new_encrypted_output(location).create():
+                pass
+
+    def remove_mark(self, share_uuid: str) -> None:
+        """Take away what `mark` made, once nothing of the share is left."""
+        for location in self.mark_of(share_uuid):
+            with suppress(FileNotFoundError):
+                self.io.delete(location)
+
+    def mark_of(self, share_uuid: str) -> tuple[str, ...]:
+        """Return where the mark of a share is; nothing where a link of the partner's leads elsewhere."""
+        location = f"{self.location}/metadata/{SHARE_RECORDS}/{uuid.uuid5(_NAMESPACE, f'{share_uuid} {self.location}')}.entries"
+        return () if is_beyond_a_link(self.location, location) else (location,)
+
+    def is_of(self, share_uuid: str) -> bool:
+        """Whether the folder has metadata of this share, or its mark."""
+        marks = (self.io.inner.new_input(location) for location in self.mark_of(share_uuid))
+        return share_uuid in map(str, self.tables.values()) or any(mark.exists() for mark in marks)
 
     @property
     def next_number(self) -> int:

@@ -1,8 +1,9 @@
 """Ending a share: its metadata goes, and the table forgets it. No file of the table is touched.
 
-    1  metadata.json      of the share goes first: from then on there is no share
-    2  the rest           manifests, lists and vectors that sharing wrote
-    3  forget             once all of it is gone: a run that was killed, or that the store refused something, is finished by the next one
+    1  mark               the folder as the share's: a run that was killed, or refused something by the store, is finished by the next one
+    2  metadata.json      of the share goes first: from then on there is no share
+    3  the rest           manifests, lists and vectors that sharing wrote, and the mark
+    4  forget             once all of it is gone
 
 Which files are the share's, states.py says. What the partner committed to his table stays, and leads nowhere.
 
@@ -113,7 +114,7 @@ def unshare(table: Table, share: str, only_forget: bool = False, dry_run: bool =
     )
     if not only_forget:
         states = _states(fresh, record)
-        own = states.own_files(record.metadata_location)
+        own = _own_files(states, record)
         result = replace(result, deleted=tuple(own)) if dry_run else _deleted(result, states, own)
     if not (dry_run or result.failed):
         forget_share(table, record.share_uuid)
@@ -142,6 +143,17 @@ def _states(table: EncryptedTable, record: ShareRecord) -> States:
         if str(table_uuid) != record.share_uuid:
             raise ConfigurationError(f"{location} holds another table ({found}, table-uuid {table_uuid}). {_ONLY_FORGET}")
     return states
+
+
+def _own_files(states: States, record: ShareRecord) -> list[str]:
+    own = states.own_files(record.metadata_location)
+    # The record may have been made up: then files of another table, whose metadata is elsewhere, are named as those of a share are.
+    if own and not states.is_of(record.share_uuid):
+        raise ConfigurationError(
+            f"nothing at {states.location} says that the share is there, and files are: {own[0]}. Where sharing was cut short, share "
+            f"again, and unshare then. {_ONLY_FORGET}"
+        )
+    return own
 
 
 def _found(table: EncryptedTable, share: str, only_forget: bool) -> ShareRecord | None:
@@ -177,6 +189,8 @@ def _deleted(result: Unshared, states: States, own: Collection[str]) -> Unshared
     """Delete what sharing wrote, and return the result with what became of it."""
     deleted: list[str] = []
     failed: dict[str, str] = {}
+    if own:
+        states.mark(result.share_uuid)
     for location in own:
         # Without its metadata.json there is no share: while that stays, so do the files that it names.
         if any(each.endswith(TABLE_METADATA_SUFFIXES) for each in failed):
@@ -191,5 +205,9 @@ def _deleted(result: Unshared, states: States, own: Collection[str]) -> Unshared
         else:
             deleted.append(location)
 
-    left = (file.location for file in stored_files(states.io.inner, states.location) if file.location not in own)
+    # While a file of the share is left, a run after this one knows by the mark whose it is.
+    if not failed:
+        states.remove_mark(result.share_uuid)
+    known = {*own, *states.mark_of(result.share_uuid)}
+    left = (file.location for file in stored_files(states.io.inner, states.location) if file.location not in known)
     return replace(result, deleted=tuple(deleted), failed=failed, left=tuple(left))
