@@ -1,0 +1,184 @@
+"""Attacks on which column a reader takes for a protected one: footers that Arrow and PyIceberg read otherwise than they are checked.
+
+The analyst may commit and has the table's key, so they can write any footer: beside hidden columns of the table, which stay as they are,
+and under an entry of the manifest like that of an honest file. Each attack here had a right-holder read text of the analyst's as values of
+a protected column, or values of it as text of an unprotected one, which the next compaction writes under the table's key.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from base64 import b64encode
+from collections.abc import Callable
+from copy import copy
+from typing import Any, Final, cast
+
+import pyarrow as pa
+import pytest
+from pyiceberg.schema import Schema
+from pyiceberg.types import LongType, NestedField, StringType, StructType
+
+from tablecrypt import maintenance as m
+from tablecrypt.errors import FormatError, TamperedFileError
+from tablecrypt.manifests.records import DATA_FILE_POSITIONS, EncryptedDataFile, key_metadata_of
+from tablecrypt.parquet import thrift
+from tablecrypt.parquet.columns_apart import structs_of
+from tablecrypt.parquet.thrift import FileMetaData, KeyValue, SchemaElement, Struct
+from tablecrypt.table.snapshots import CommitOptions
+from tablecrypt.table.table import EncryptedTable
+from tablecrypt.table.transaction import EncryptedTransaction
+from tests.support.hidden_column_files import ProtectedFile
+from tests.support.protected_tables import COLUMN_KEY, TABLE_KEY, Clients
+from tests.support.tables import data_files, path_of
+
+ID, NOTE, SECRET, PERSON, EMAIL, NAME = range(1, 7)
+ROWS: Final = [
+    {"id": number, "note": f"note {number}", "secret": f"secret {number}", "person": {"email": f"mail {number}", "name": f"name {number}"}}
+    for number in range(3)
+]
+Footer = Callable[[Struct, list[list[Struct]]], None]
+
+
+@pytest.fixture
+def table(both: Clients) -> EncryptedTable:
+    person = StructType(NestedField(EMAIL, "email", StringType()), NestedField(NAME, "name", StringType()))
+    schema = Schema(
+        NestedField(ID, "id", LongType()),
+        NestedField(NOTE, "note", StringType()),
+        NestedField(SECRET, "secret", StringType()),
+        NestedField(PERSON, "person", person),
+    )
+    properties = {"encryption.key-id": TABLE_KEY, "encryption.column-keys": f"{COLUMN_KEY}: secret, person.email"}
+    table = cast("EncryptedTable", both.payroll.create_table("db.t", schema, properties=properties))
+    table.append(pa.Table.from_pylist(ROWS, schema=table.schema().as_arrow()))
+    return table
+
+
+def with_another_footer(table: EncryptedTable, change: Footer) -> str:
+    """Add the table's file once more, with a footer that somebody wrote who has its key. Returns its location."""
+    (file,) = data_files(table)
+    honest = ProtectedFile.of(path_of(file.file_path).read_bytes(), key_metadata_of(file), {})
+    stored, location = honest.changed(change), file.file_path.replace(".parquet", f"-{secrets.token_hex(4)}.parquet")
+    path_of(location).write_bytes(stored)
+    entry = copy(EncryptedDataFile.of(file))
+    entry.spec_id = file.spec_id
+    key_metadata = key_metadata_of(file).with_file_length(len(stored)).encode()
+    fields = {"file_path": location, "file_size_in_bytes": len(stored), "key_metadata": key_metadata, "first_row_id": None}
+    for name, value in fields.items():
+        entry[DATA_FILE_POSITIONS[name]] = value
+
+    with table.transaction() as transaction:
+        cast("EncryptedTransaction", transaction).append_producer(CommitOptions()).commit_files([entry])
+    return location
+
+
+def node(footer: Struct, name: str) -> Struct:
+    return next(each for each in footer.structs(FileMetaData.SCHEMA) if each.binary(SchemaElement.NAME) == name.encode())
+
+
+def set_arrow_schema(footer: Struct, **ids: int) -> None:
+    """Leave an Arrow schema in the footer that says these field ids, by the columns' names."""
+
+    def field(name: str, kind: pa.DataType) -> pa.Field:
+        honest = {"id": ID, "note": NOTE, "secret": SECRET, "person": PERSON, "email": EMAIL, "name": NAME}
+        return pa.field(name, kind, metadata={"PARQUET:field_id": str({**honest, **ids}[name])})
+
+    person = pa.struct([field("email", pa.string()), field("name", pa.string())])
+    said = pa.schema([field("id", pa.int64()), field("note", pa.string()), field("secret", pa.string()), field("person", person)])
+    entry = Struct()
+    entry.set(KeyValue.KEY, thrift.BINARY, b"ARROW:schema")
+    entry.set(KeyValue.VALUE, thrift.BINARY, b64encode(said.serialize().to_pybytes()))
+    others = [each for each in structs_of(footer, FileMetaData.KEY_VALUE_METADATA) if each.binary(KeyValue.KEY) != b"ARROW:schema"]
+    footer.set(FileMetaData.KEY_VALUE_METADATA, thrift.LIST, [*others, entry])
+
+
+def id_in_the_arrow_schema(footer: Struct, _: list[list[Struct]]) -> None:
+    node(footer, "note").remove(SchemaElement.FIELD_ID)
+    set_arrow_schema(footer, note=SECRET)
+
+
+def id_in_the_arrow_schema_inside_a_struct(footer: Struct, _: list[list[Struct]]) -> None:
+    node(footer, "name").remove(SchemaElement.FIELD_ID)
+    set_arrow_schema(footer, name=EMAIL)
+
+
+def negative_id(footer: Struct, _: list[list[Struct]]) -> None:
+    node(footer, "note").set(SchemaElement.FIELD_ID, thrift.I32, -7)
+    set_arrow_schema(footer, note=SECRET)
+
+
+def id_of_another_kind(footer: Struct, _: list[list[Struct]]) -> None:
+    node(footer, "note").set(SchemaElement.FIELD_ID, thrift.I64, NOTE)
+    set_arrow_schema(footer, note=SECRET)
+
+
+def no_id(footer: Struct, _: list[list[Struct]]) -> None:
+    node(footer, "note").remove(SchemaElement.FIELD_ID)
+    footer.remove(FileMetaData.KEY_VALUE_METADATA)
+
+
+def node_that_arrow_passes_over(footer: Struct, _: list[list[Struct]]) -> None:
+    """Without a type it is no column for Arrow, so that every column behind it is the one before."""
+    root, first, note, *others = footer.structs(FileMetaData.SCHEMA)
+    passed_over = note.copy(without=(SchemaElement.TYPE,))
+    passed_over.set(SchemaElement.NAME, thrift.BINARY, b"another")
+    passed_over.set(SchemaElement.FIELD_ID, thrift.I32, 99)
+    footer.set(FileMetaData.SCHEMA, thrift.LIST, [root, passed_over, first, *others])
+    footer.remove(FileMetaData.KEY_VALUE_METADATA)
+
+
+def column_elsewhere(footer: Struct, _: list[list[Struct]]) -> None:
+    """PyIceberg looks for a column by the name that its field id has anywhere in the file."""
+    node(footer, "note").set(SchemaElement.FIELD_ID, thrift.I32, 99)
+    moved = node(footer, "name")
+    moved.set(SchemaElement.FIELD_ID, thrift.I32, NOTE)
+    moved.set(SchemaElement.NAME, thrift.BINARY, b"secret")
+    footer.remove(FileMetaData.KEY_VALUE_METADATA)
+
+
+def name_twice(footer: Struct, _: list[list[Struct]]) -> None:
+    node(footer, "note").set(SchemaElement.NAME, thrift.BINARY, b"secret")
+
+
+FOOTERS: Final[dict[str, Footer]] = {
+    "an id that only the Arrow schema has": id_in_the_arrow_schema,
+    "the same inside a struct": id_in_the_arrow_schema_inside_a_struct,
+    "a negative id": negative_id,
+    "an id of another kind of number": id_of_another_kind,
+    "no id, and a name mapping": no_id,
+    "a node that Arrow passes over": node_that_arrow_passes_over,
+    "a column in a struct that it is not in": column_elsewhere,
+    "a name twice": name_twice,
+}
+
+
+def map_names(table: EncryptedTable, **ids: int) -> None:
+    """Set a name mapping by which columns without field ids have these."""
+    honest = {"id": ID, "note": NOTE, "secret": SECRET}
+    mapped: list[dict[str, Any]] = [{"field-id": field_id, "names": [name]} for name, field_id in {**honest, **ids}.items()]
+    parts = [{"field-id": EMAIL, "names": ["email"]}, {"field-id": NAME, "names": ["name"]}]
+    mapping = [*mapped, {"field-id": PERSON, "names": ["person"], "fields": parts}]
+    table.transaction().set_properties({"schema.name-mapping.default": json.dumps(mapping)}).commit_transaction()
+
+
+def test_a_file_that_is_added_once_more_is_read_as_it_was(table: EncryptedTable) -> None:
+    with_another_footer(table, lambda footer, _: set_arrow_schema(footer))
+    assert table.scan().to_arrow().to_pylist() == [*ROWS, *ROWS]
+    assert m.verify(table).is_good
+
+
+@pytest.mark.parametrize("attack", FOOTERS)
+def test_a_footer_by_which_another_column_would_be_read_as_a_protected_one_is_refused(table: EncryptedTable, attack: str) -> None:
+    if attack == "no id, and a name mapping":
+        map_names(table, note=SECRET, secret=NOTE)
+    location = with_another_footer(table, FOOTERS[attack])
+    for columns in (("*",), ("secret",), ("note",), ("person.email",), ("id", "secret")):
+        with pytest.raises((TamperedFileError, FormatError)):
+            table.scan(selected_fields=columns).to_arrow()
+    with pytest.raises((TamperedFileError, FormatError)):
+        table.scan("secret = 'note 1'").to_arrow()
+    with pytest.raises((TamperedFileError, FormatError)):
+        m.compact(table, rewrite_all=True)
+    if attack != "a column in a struct that it is not in":
+        assert [each.location for each in m.verify(table).bad] == [location]
