@@ -198,6 +198,9 @@ class Chunk:
         self._own_key = None if self._crypto is None else _own_key(self._crypto)
         self.path = self._read_path()
         self.ordinals = ModuleOrdinals(row_group, column, ".".join(self.path))
+        # Whoever has the footer's key alone could say other values' bounds, another codec or another end of the pages.
+        if self.has_own_key and ColumnChunk.ENCRYPTED_COLUMN_METADATA not in struct:
+            raise TamperedFileError(self.location, f"the metadata of {self.ordinals} is not encrypted with the key of its column")
 
     @property
     def is_encrypted(self) -> bool:
