@@ -8,10 +8,8 @@ a protected column, or values of it as text of an unprotected one, which the nex
 from __future__ import annotations
 
 import json
-import secrets
 from base64 import b64encode
 from collections.abc import Callable
-from copy import copy
 from typing import Any, Final, cast
 
 import pyarrow as pa
@@ -21,15 +19,13 @@ from pyiceberg.types import LongType, NestedField, StringType, StructType
 
 from tablecrypt import maintenance as m
 from tablecrypt.errors import FormatError, TamperedFileError
-from tablecrypt.manifests.records import DATA_FILE_POSITIONS, EncryptedDataFile, key_metadata_of
+from tablecrypt.manifests.records import key_metadata_of
 from tablecrypt.parquet import thrift
 from tablecrypt.parquet.columns_apart import structs_of
 from tablecrypt.parquet.thrift import FileMetaData, KeyValue, SchemaElement, Struct
-from tablecrypt.table.snapshots import CommitOptions
 from tablecrypt.table.table import EncryptedTable
-from tablecrypt.table.transaction import EncryptedTransaction
 from tests.support.hidden_column_files import ProtectedFile
-from tests.support.protected_tables import COLUMN_KEY, TABLE_KEY, Clients
+from tests.support.protected_tables import COLUMN_KEY, TABLE_KEY, Clients, add_once_more
 from tests.support.tables import data_files, path_of
 
 ID, NOTE, SECRET, PERSON, EMAIL, NAME = range(1, 7)
@@ -58,19 +54,8 @@ def table(both: Clients) -> EncryptedTable:
 def with_another_footer(table: EncryptedTable, change: Footer) -> str:
     """Add the table's file once more, with a footer that somebody wrote who has its key. Returns its location."""
     (file,) = data_files(table)
-    honest = ProtectedFile.of(path_of(file.file_path).read_bytes(), key_metadata_of(file), {})
-    stored, location = honest.changed(change), file.file_path.replace(".parquet", f"-{secrets.token_hex(4)}.parquet")
-    path_of(location).write_bytes(stored)
-    entry = copy(EncryptedDataFile.of(file))
-    entry.spec_id = file.spec_id
-    key_metadata = key_metadata_of(file).with_file_length(len(stored)).encode()
-    fields = {"file_path": location, "file_size_in_bytes": len(stored), "key_metadata": key_metadata, "first_row_id": None}
-    for name, value in fields.items():
-        entry[DATA_FILE_POSITIONS[name]] = value
-
-    with table.transaction() as transaction:
-        cast("EncryptedTransaction", transaction).append_producer(CommitOptions()).commit_files([entry])
-    return location
+    stored = ProtectedFile.of(path_of(file.file_path).read_bytes(), key_metadata_of(file), {}).changed(change)
+    return add_once_more(table, file, stored)
 
 
 def node(footer: Struct, name: str) -> Struct:
