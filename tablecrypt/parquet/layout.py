@@ -67,6 +67,7 @@ from tablecrypt.parquet.thrift import (
     ColumnMetaData,
     EncryptionWithColumnKey,
     FileMetaData,
+    Number,
     RowGroup,
     SchemaElement,
     Struct,
@@ -311,7 +312,7 @@ class Chunk:
         """The ColumnMetaData in the footer, which of an encrypted column lacks statistics; None where only the encrypted one is stored."""
         return self.struct.optional_struct(ColumnChunk.META_DATA)
 
-    def _index(self, offset_field: int, length_field: int, module_type: ModuleType) -> Span | None:
+    def _index(self, offset_field: Number, length_field: Number, module_type: ModuleType) -> Span | None:
         what = self.ordinals.describe(module_type)
         with described(self.location, what):
             start, length = self.struct.optional_integer(offset_field), self.struct.optional_integer(length_field)
