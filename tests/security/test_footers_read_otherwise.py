@@ -126,6 +126,20 @@ def name_twice(footer: Struct, _: list[list[Struct]]) -> None:
     node(footer, "note").set(SchemaElement.NAME, thrift.BINARY, b"secret")
 
 
+def struct_twice(footer: Struct, _: list[list[Struct]]) -> None:
+    """Two structs of a name, each with one of the fields."""
+    root, *nodes = footer.structs(FileMetaData.SCHEMA)
+    first, last = node(footer, "person"), node(footer, "name")
+    again = first.copy()
+    again.set(SchemaElement.FIELD_ID, thrift.I32, 99)
+    for each in (first, again):
+        each.set(SchemaElement.NUM_CHILDREN, thrift.I32, 1)
+    root.set(SchemaElement.NUM_CHILDREN, thrift.I32, root.integer(SchemaElement.NUM_CHILDREN) + 1)
+    at = nodes.index(last)
+    footer.set(FileMetaData.SCHEMA, thrift.LIST, [root, *nodes[:at], again, *nodes[at:]])
+    footer.remove(FileMetaData.KEY_VALUE_METADATA)
+
+
 FOOTERS: Final[dict[str, Footer]] = {
     "an id that only the Arrow schema has": id_in_the_arrow_schema,
     "the same inside a struct": id_in_the_arrow_schema_inside_a_struct,
@@ -135,6 +149,7 @@ FOOTERS: Final[dict[str, Footer]] = {
     "a node that Arrow passes over": node_that_arrow_passes_over,
     "a column in a struct that it is not in": column_elsewhere,
     "a name twice": name_twice,
+    "a name of a struct twice": struct_twice,
 }
 
 

@@ -234,8 +234,9 @@ def check_as_arrow_reads(opened: pq.ParquetFile, columns: Iterable[pa.Field], pa
     if found != list(paths):
         raise TamperedFileError(location, "has other columns for Arrow than its schema says")
 
-    ids = list(_field_ids(column for column in columns if hidden_field_id(column.name) is None))
-    if None in ids or len({*ids}) < len(ids) or len({*found}) < len(found):
+    shown = [column for column in columns if hidden_field_id(column.name) is None]
+    ids = list(_field_ids(shown))
+    if None in ids or len({*ids}) < len(ids) or not _have_own_names(shown):
         raise TamperedFileError(location, "has a column without a field id, or with the name or field id of another one")
 
 
@@ -243,6 +244,11 @@ def _field_ids(fields: Iterable[pa.Field]) -> Iterator[bytes | None]:
     for field in fields:
         yield (field.metadata or {}).get(FIELD_ID_KEY)
         yield from _field_ids(_fields_in(field.type))
+
+
+def _have_own_names(fields: Sequence[pa.Field]) -> bool:
+    names = {field.name for field in fields}
+    return len(names) == len(fields) and all(_have_own_names(_fields_in(field.type)) for field in fields)
 
 
 def _fields_in(kind: pa.DataType) -> list[pa.Field]:
