@@ -321,7 +321,7 @@ def told_until(properties: Mapping[str, Any], schema: Schema) -> dict[int, int |
         schema: of the table.
     """
     columns = ColumnPolicy.from_properties(properties).columns
-    return {field_id: column.since for field_id, column in covering(columns, schema).items()}
+    return {field_id: column.since for field_id, column in covering(columns, schema).items()} if columns else {}
 
 
 @lru_cache(maxsize=256)

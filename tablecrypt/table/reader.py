@@ -55,6 +55,7 @@ from tablecrypt.table.data_file_reader import OpenedFile, opened_file
 from tablecrypt.table.deletes import DeleteReader, TaskDeletes
 from tablecrypt.table.filters import DeleteFilter, RowFilter, pruned
 from tablecrypt.table.lineage import LINEAGE_FIELD_IDS, ROW_ID, with_lineage_of
+from tablecrypt.table.metadata import has_column_keys
 from tablecrypt.table.planning import EncryptedFileScanTask, FilePart
 from tablecrypt.table.protection.visible_columns import ERROR, visible_columns
 from tablecrypt.table.restrictions.read_restrictions import RestrictedRows, refuse_restricted, restrictions_of
@@ -292,7 +293,7 @@ class Projections:
         """Return how the columns of a file become the wanted ones.
 
         Raises:
-            FormatError: the file has a column in another struct than the table.
+            FormatError: a file of a table with protected columns has a column in another struct than the table.
         """
         metadata, stored = self._table_metadata, self._stored_schema(opened.schema)
         missing = column_projection_values(file, wanted, metadata.schema(), metadata.specs().get(file.spec_id), stored.field_ids)
@@ -326,17 +327,16 @@ class Projections:
         return True
 
     def _made(self, stored: Schema, wanted: Schema, missing: dict[int, Any], location: str) -> Projection:
-        places = {**self._places, **all_ancestors(wanted)}
-        for field_id, around in all_ancestors(stored).items():
-            # PyIceberg looks it up by its stored name, in whatever struct the table has it: another column there may have that name.
-            if places.get(field_id, around) != around:
-                raise FormatError(f"{location}: has the column with field id {field_id} in another struct than the table has it")
-
+        if has_column_keys(self._table_metadata):
+            self._check_places(stored, wanted, location)
         return Projection(wanted, pruned(stored, self.needed(wanted)), missing, self._row_filter.on(stored, missing))
 
-    @cached_property
-    def _places(self) -> dict[int, tuple[int, ...]]:
-        return all_ancestors(self._table_metadata.schema())
+    def _check_places(self, stored: Schema, wanted: Schema, location: str) -> None:
+        places = {**all_ancestors(self._table_metadata.schema()), **all_ancestors(wanted)}
+        for field_id, around in all_ancestors(stored).items():
+            # PyIceberg looks it up by its stored name, in whatever struct the table has it: a protected column there may have that name.
+            if places.get(field_id, around) != around:
+                raise FormatError(f"{location}: has the column with field id {field_id} in another struct than the table has it")
 
     def _stored_schema(self, arrow_schema: pa.Schema) -> Schema:
         # Most files of a table have the same columns, and converting the schema costs more than reading a small file.
