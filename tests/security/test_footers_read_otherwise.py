@@ -182,3 +182,10 @@ def test_a_footer_by_which_another_column_would_be_read_as_a_protected_one_is_re
         m.compact(table, rewrite_all=True)
     if attack != "a column in a struct that it is not in":
         assert [each.location for each in m.verify(table).bad] == [location]
+
+
+def test_a_filter_that_ignores_case_compares_the_column_that_it_names_by_whatever_names_a_file_has(table: EncryptedTable) -> None:
+    with_another_footer(table, lambda footer, _: node(footer, "name").set(SchemaElement.NAME, thrift.BINARY, b"EMAIL"))
+    found = table.scan("Person.Email = 'mail 1'", case_sensitive=False).to_arrow().to_pylist()
+    assert found == [ROWS[1], ROWS[1]]
+    assert not table.scan("Person.Email = 'name 1'", case_sensitive=False).to_arrow().num_rows
