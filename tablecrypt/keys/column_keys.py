@@ -63,7 +63,7 @@ from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import AuthenticationError, ConfigurationError, FormatError, TamperedFileError
 from tablecrypt.keys.bound_schemas import BoundSchema, FieldsOf
 from tablecrypt.keys.former_keys import FORMER_UNTIL, FormerKey, sequence_number_in
-from tablecrypt.keys.nested_columns import ancestors
+from tablecrypt.keys.nested_columns import ancestors, covering
 
 COLUMN_PREFIX: Final = "encryption.column."
 DECLARED_KEYS: Final = "encryption.column-keys"
@@ -213,6 +213,16 @@ def is_from_before(since: int | None, sequence_number: int | None) -> bool:
     return since is not None and sequence_number is not None and sequence_number <= since
 
 
+def not_told(told_until: Mapping[int, int | None], sequence_number: int | None) -> frozenset[int]:
+    """Return the columns of which a manifest entry tells nothing: whatever it says of them, no holder of their keys has said.
+
+    Args:
+        told_until: by field id, the data sequence number up to which entries tell of a protected column; None: none does.
+        sequence_number: the entry's data sequence number; None where it is not known.
+    """
+    return frozenset(field_id for field_id, since in told_until.items() if not is_from_before(since, sequence_number))
+
+
 @dataclass(frozen=True)
 class ColumnPolicy:
     """The protected columns of a table, by field id. One without protected columns is false.
@@ -298,6 +308,20 @@ class ColumnPolicy:
                 raise ConfigurationError(
                     f"column {name!r} lies in {above!r}, whose rows have any number of it: protect {above!r} as a whole"
                 )
+
+
+def told_until(properties: Mapping[str, Any], schema: Schema) -> dict[int, int | None]:
+    """Return up to which data sequence number manifest entries tell of protected columns and of what lies in them, by field id.
+
+    Entries of files with hidden columns say nothing of these (None). Whoever may commit can say something in their place: bounds that keep
+    rows from whoever filters by the column, or have a delete take a file whole.
+
+    Args:
+        properties: of the table's metadata.
+        schema: of the table.
+    """
+    columns = ColumnPolicy.from_properties(properties).columns
+    return {field_id: column.since for field_id, column in covering(columns, schema).items()} if columns else {}
 
 
 @lru_cache(maxsize=256)

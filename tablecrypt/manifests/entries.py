@@ -26,14 +26,14 @@ Iceberg table spec, "Sequence Number Inheritance", "First Row ID Inheritance".
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from copy import copy, deepcopy
 from typing import Any, Final, NoReturn, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import UNASSIGNED_SEQ, DataFileContent, FileFormat, ManifestEntry, ManifestEntryStatus
-from pyiceberg.typedef import Record
+from pyiceberg.typedef import EMPTY_DICT, Record
 from pyiceberg.utils.concurrent import ExecutorFactory
 
 from tablecrypt._size_bounded_cache import SizeBoundedCache
@@ -132,9 +132,20 @@ class Entries:
         """Return the manifest that an entry is in."""
         return self.manifests[int(self._source[row])]
 
-    def statistics(self, field_ids: frozenset[int]) -> Statistics:
-        """Return the statistics of some columns of the table."""
-        return Statistics(Bytes(self.records), self.numbers, field_ids)
+    def statistics(self, field_ids: frozenset[int], told_until: Mapping[int, int | None] = EMPTY_DICT) -> Statistics:
+        """Return the statistics of some columns of the table.
+
+        Args:
+            field_ids: of the columns.
+            told_until: by field id, the data sequence number of the last entries whose statistics of it count; None: none do.
+        """
+        numbers = self.numbers[Column.SEQUENCE_NUMBER]
+        untold = {
+            field_id: np.flatnonzero((numbers < 0) | (numbers > (-1 if since is None else since)))
+            for field_id, since in told_until.items()
+            if field_id in field_ids
+        }
+        return Statistics(Bytes(self.records), self.numbers, field_ids, untold)
 
     def partitions(self) -> tuple[list[tuple[int, Record]], list[int]]:
         """Return the spec and values of each partition that occurs, and which of these each entry is in."""

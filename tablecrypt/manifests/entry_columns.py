@@ -29,7 +29,7 @@ from pyiceberg.avro.encoder import BinaryEncoder
 from pyiceberg.avro.resolver import construct_writer
 from pyiceberg.manifest import DataFileContent, FileFormat, ManifestEntry, ManifestEntryStatus
 from pyiceberg.schema import Schema
-from pyiceberg.typedef import Record
+from pyiceberg.typedef import EMPTY_DICT, Record
 from pyiceberg.types import StructType
 
 from tablecrypt.errors import FormatError
@@ -286,12 +286,14 @@ class Statistics:
         records: what the positions refer to.
         numbers: of the entries, with a row for each Column.
         field_ids: of the columns asked for.
+        untold: for some of these, the entries whose statistics of the column do not count.
     """
 
-    def __init__(self, records: Bytes, numbers: Numbers, field_ids: frozenset[int]) -> None:
+    def __init__(self, records: Bytes, numbers: Numbers, field_ids: frozenset[int], untold: Mapping[int, Numbers] = EMPTY_DICT) -> None:
         self._records = records
         self._numbers = numbers
         self._field_ids = field_ids
+        self._untold = untold
         self._found: dict[Column, dict[int, tuple[Numbers, Numbers]]] = {}
 
     def counts(self, column: Column, field_id: int) -> Numbers:
@@ -305,7 +307,10 @@ class Statistics:
     def _of(self, column: Column) -> dict[int, tuple[Numbers, Numbers]]:
         if column not in self._found:
             holds_bytes = column in (Column.LOWER_BOUNDS, Column.UPPER_BOUNDS)
-            self._found[column] = self._look_up(self._numbers[column], holds_bytes)
+            found = self._found[column] = self._look_up(self._numbers[column], holds_bytes)
+            for field_id, entries in self._untold.items():
+                for values in found[field_id]:
+                    values[entries] = NULL
         return self._found[column]
 
     def _look_up(self, begins: Numbers, holds_bytes: bool) -> dict[int, tuple[Numbers, Numbers]]:

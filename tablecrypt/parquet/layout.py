@@ -67,6 +67,7 @@ from tablecrypt.parquet.thrift import (
     ColumnMetaData,
     EncryptionWithColumnKey,
     FileMetaData,
+    Number,
     RowGroup,
     SchemaElement,
     Struct,
@@ -198,6 +199,9 @@ class Chunk:
         self._own_key = None if self._crypto is None else _own_key(self._crypto)
         self.path = self._read_path()
         self.ordinals = ModuleOrdinals(row_group, column, ".".join(self.path))
+        # Whoever has the footer's key alone could say other values' bounds, another codec or another end of the pages.
+        if self.has_own_key and ColumnChunk.ENCRYPTED_COLUMN_METADATA not in struct:
+            raise TamperedFileError(self.location, f"the metadata of {self.ordinals} is not encrypted with the key of its column")
 
     @property
     def is_encrypted(self) -> bool:
@@ -308,7 +312,7 @@ class Chunk:
         """The ColumnMetaData in the footer, which of an encrypted column lacks statistics; None where only the encrypted one is stored."""
         return self.struct.optional_struct(ColumnChunk.META_DATA)
 
-    def _index(self, offset_field: int, length_field: int, module_type: ModuleType) -> Span | None:
+    def _index(self, offset_field: Number, length_field: Number, module_type: ModuleType) -> Span | None:
         what = self.ordinals.describe(module_type)
         with described(self.location, what):
             start, length = self.struct.optional_integer(offset_field), self.struct.optional_integer(length_field)

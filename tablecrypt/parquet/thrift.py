@@ -28,7 +28,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, Union
+from typing import Final, Self, Union
 
 from tablecrypt._bytes import write_varint, zigzag
 from tablecrypt.errors import FormatError
@@ -60,6 +60,18 @@ Value = Union[bool, int, bytes, "Struct", list["Struct"], list[bytes]]
 FLAT: Final[Shape] = {}
 
 
+class Number(int):
+    """The id of a field that holds a number, and of which kind. Thrift in C++ passes over a field of another kind: it is not there."""
+
+    kind: int
+
+    def __new__(cls, field_id: int, kind: int) -> Self:
+        """Make the id."""
+        number = super().__new__(cls, field_id)
+        number.kind = kind
+        return number
+
+
 @dataclass(slots=True)
 class Field:
     """The kind of a value and the value; bytes as stored for what was not decoded."""
@@ -79,13 +91,13 @@ class Struct:
     def __contains__(self, field_id: int) -> bool:
         return field_id in self.fields
 
-    def integer(self, field_id: int) -> int:
-        """An i16, i32 or i64."""
-        value = self._value(field_id, int)
+    def integer(self, field_id: Number) -> int:
+        """An i16, i32 or i64: that which the field is of."""
+        value = self._value(field_id, int, field_id.kind)
         assert isinstance(value, int)
         return value
 
-    def optional_integer(self, field_id: int) -> int | None:
+    def optional_integer(self, field_id: Number) -> int | None:
         return self.integer(field_id) if field_id in self.fields else None
 
     def flag(self, field_id: int) -> bool:
@@ -223,9 +235,9 @@ def _write_value(out: bytearray, field: Field) -> None:
 class FileMetaData:
     """The footer."""
 
-    VERSION: Final = 1
+    VERSION: Final = Number(1, I32)
     SCHEMA: Final = 2
-    NUM_ROWS: Final = 3
+    NUM_ROWS: Final = Number(3, I64)
     ROW_GROUPS: Final = 4
     KEY_VALUE_METADATA: Final = 5
     COLUMN_ORDERS: Final = 7
@@ -236,15 +248,15 @@ class FileMetaData:
 class SchemaElement:
     """A node of the schema, which is a tree written depth first."""
 
-    TYPE: Final = 1
-    TYPE_LENGTH: Final = 2
-    REPETITION_TYPE: Final = 3
+    TYPE: Final = Number(1, I32)
+    TYPE_LENGTH: Final = Number(2, I32)
+    REPETITION_TYPE: Final = Number(3, I32)
     NAME: Final = 4
-    NUM_CHILDREN: Final = 5
-    CONVERTED_TYPE: Final = 6
-    SCALE: Final = 7
-    PRECISION: Final = 8
-    FIELD_ID: Final = 9
+    NUM_CHILDREN: Final = Number(5, I32)
+    CONVERTED_TYPE: Final = Number(6, I32)
+    SCALE: Final = Number(7, I32)
+    PRECISION: Final = Number(8, I32)
+    FIELD_ID: Final = Number(9, I32)
     LOGICAL_TYPE: Final = 10
 
 
@@ -280,8 +292,8 @@ class LogicalType:
 class DecimalType:
     """The details of LogicalType.DECIMAL."""
 
-    SCALE: Final = 1
-    PRECISION: Final = 2
+    SCALE: Final = Number(1, I32)
+    PRECISION: Final = Number(2, I32)
 
 
 class TimeType:
@@ -309,24 +321,24 @@ class RowGroup:
     """Column chunks of the same rows. Offsets and sizes are bytes."""
 
     COLUMNS: Final = 1
-    TOTAL_BYTE_SIZE: Final = 2
-    NUM_ROWS: Final = 3
+    TOTAL_BYTE_SIZE: Final = Number(2, I64)
+    NUM_ROWS: Final = Number(3, I64)
     SORTING_COLUMNS: Final = 4
-    FILE_OFFSET: Final = 5
-    TOTAL_COMPRESSED_SIZE: Final = 6
-    ORDINAL: Final = 7
+    FILE_OFFSET: Final = Number(5, I64)
+    TOTAL_COMPRESSED_SIZE: Final = Number(6, I64)
+    ORDINAL: Final = Number(7, I16)
 
 
 class ColumnChunk:
     """Where one column's data of a row group is, and how it is encrypted."""
 
     FILE_PATH: Final = 1
-    FILE_OFFSET: Final = 2
+    FILE_OFFSET: Final = Number(2, I64)
     META_DATA: Final = 3
-    OFFSET_INDEX_OFFSET: Final = 4
-    OFFSET_INDEX_LENGTH: Final = 5
-    COLUMN_INDEX_OFFSET: Final = 6
-    COLUMN_INDEX_LENGTH: Final = 7
+    OFFSET_INDEX_OFFSET: Final = Number(4, I64)
+    OFFSET_INDEX_LENGTH: Final = Number(5, I32)
+    COLUMN_INDEX_OFFSET: Final = Number(6, I64)
+    COLUMN_INDEX_LENGTH: Final = Number(7, I32)
     CRYPTO_METADATA: Final = 8
     ENCRYPTED_COLUMN_METADATA: Final = 9
 
@@ -334,21 +346,21 @@ class ColumnChunk:
 class ColumnMetaData:
     """Sizes, offsets and statistics of a column chunk."""
 
-    TYPE: Final = 1
+    TYPE: Final = Number(1, I32)
     ENCODINGS: Final = 2
     PATH_IN_SCHEMA: Final = 3
-    CODEC: Final = 4
-    NUM_VALUES: Final = 5
-    TOTAL_UNCOMPRESSED_SIZE: Final = 6
-    TOTAL_COMPRESSED_SIZE: Final = 7
+    CODEC: Final = Number(4, I32)
+    NUM_VALUES: Final = Number(5, I64)
+    TOTAL_UNCOMPRESSED_SIZE: Final = Number(6, I64)
+    TOTAL_COMPRESSED_SIZE: Final = Number(7, I64)
     KEY_VALUE_METADATA: Final = 8
-    DATA_PAGE_OFFSET: Final = 9
-    INDEX_PAGE_OFFSET: Final = 10
-    DICTIONARY_PAGE_OFFSET: Final = 11
+    DATA_PAGE_OFFSET: Final = Number(9, I64)
+    INDEX_PAGE_OFFSET: Final = Number(10, I64)
+    DICTIONARY_PAGE_OFFSET: Final = Number(11, I64)
     STATISTICS: Final = 12
     ENCODING_STATS: Final = 13
-    BLOOM_FILTER_OFFSET: Final = 14
-    BLOOM_FILTER_LENGTH: Final = 15
+    BLOOM_FILTER_OFFSET: Final = Number(14, I64)
+    BLOOM_FILTER_LENGTH: Final = Number(15, I32)
     SIZE_STATISTICS: Final = 16
     GEOSPATIAL_STATISTICS: Final = 17
 
@@ -370,9 +382,9 @@ class EncryptionWithColumnKey:
 class PageHeader:
     """What stands before each page. The sizes leave the header out; the compressed one includes the page's encryption."""
 
-    TYPE: Final = 1
-    COMPRESSED_PAGE_SIZE: Final = 3
-    CRC: Final = 4
+    TYPE: Final = Number(1, I32)
+    COMPRESSED_PAGE_SIZE: Final = Number(3, I32)
+    CRC: Final = Number(4, I32)
     DATA_PAGE_HEADER: Final = 5
     DATA_PAGE_HEADER_V2: Final = 8
 
@@ -380,7 +392,7 @@ class PageHeader:
 class DataPageHeader:
     """Of a data page of version 1."""
 
-    ENCODING: Final = 2
+    ENCODING: Final = Number(2, I32)
     STATISTICS: Final = 5
 
 
@@ -415,14 +427,14 @@ class OffsetIndex:
 class PageLocation:
     """One data page; the size includes its header."""
 
-    OFFSET: Final = 1
-    COMPRESSED_PAGE_SIZE: Final = 2
+    OFFSET: Final = Number(1, I64)
+    COMPRESSED_PAGE_SIZE: Final = Number(2, I32)
 
 
 class BloomFilterHeader:
     """What stands before the bitset of a bloom filter."""
 
-    NUM_BYTES: Final = 1
+    NUM_BYTES: Final = Number(1, I32)
 
 
 class EncryptionAlgorithm:

@@ -54,8 +54,9 @@ from tablecrypt.parquet.footer import (
     read_footer,
 )
 from tablecrypt.parquet.layout import check_one_key
-from tablecrypt.parquet.protected.hidden_column_reader import ColumnAccess, open_columns
+from tablecrypt.parquet.protected.hidden_column_reader import ColumnAccess, OpenedColumns, open_columns
 from tablecrypt.parquet.protected.hidden_columns import hidden_field_id
+from tablecrypt.parquet.protected.protected_layout import check_as_arrow_reads
 from tablecrypt.parquet.storage import await_release, open_source
 from tablecrypt.parquet.text_columns import LIMITS, CodingLimits, coded_columns, decoded, with_dictionaries, without_views
 
@@ -131,6 +132,7 @@ class UniformParquetFile:
 
     Raises:
         TamperedFileError: the length, a magic, the algorithm or the footer is not what was written, or the key is another file's.
+            Of protected columns the footer says something that their writer did not.
         PlaintextRefusedError: the file is plaintext Parquet, or a column of it is in the clear.
         FormatError: a column is encrypted with a key of its own.
     """
@@ -166,8 +168,7 @@ class UniformParquetFile:
         self._dictionary_columns = dictionary_columns
         self.protected: frozenset[int] = frozenset()
         self.masks: frozenset[int] = frozenset()
-        if access is not None:
-            self._open_columns(footer, access)
+        columns = None if access is None else self._open_columns(footer, access)
 
         with self._translated("the footer"):
             # Of a file that is not in memory, from the very bytes that were checked: they are all that is there.
@@ -175,12 +176,14 @@ class UniformParquetFile:
             self._footer: pq.FileMetaData = opened.metadata
 
         # Before anything asks for statistics: Arrow ends the process over those of a column whose key it lacks.
-        is_checked = access is None and under_one_key
+        is_checked = columns is None and under_one_key
         digest = check_one_key(footer, key_metadata, self._footer, self._file) if is_checked else None
         self.schema: pa.Schema
         self.schema, self._has_views = self._schema_of(opened, digest)
-        if access is not None:
+        if columns is not None:
             self.schema = pa.schema([field for field in self.schema if hidden_field_id(field.name) is None], self.schema.metadata)
+        if columns is not None and columns.protected:
+            check_as_arrow_reads(opened, self.schema, columns.paths, location)
 
     def batches(self, request: ReadRequest) -> Iterator[pa.RecordBatch]:
         """Yield the rows that pass the request's filter. Row groups whose statistics rule them out are not read.
@@ -233,14 +236,14 @@ class UniformParquetFile:
         self._check_head()
         return self._footer
 
-    def _open_columns(self, footer: StoredFooter, access: ColumnAccess) -> None:
+    def _open_columns(self, footer: StoredFooter, access: ColumnAccess) -> OpenedColumns:
         opened = open_columns(self._file, footer, self._key_metadata, access)
         self.protected, self.masks, view = opened.protected, opened.masks, opened.view
-        if view is None:
-            return
-        await_release(view)
-        self._file, self._length, self._first_bytes = pa.PythonFile(view, mode="r"), view.size(), view.first_bytes
-        self._is_in_memory, self._is_small = True, False
+        if view is not None:
+            await_release(view)
+            self._file, self._length, self._first_bytes = pa.PythonFile(view, mode="r"), view.size(), view.first_bytes
+            self._is_in_memory, self._is_small = True, False
+        return opened
 
     def _schema_of(self, opened: pq.ParquetFile, digest: bytes | None) -> tuple[pa.Schema, bool]:
         """Return the columns without views, and whether there were some.

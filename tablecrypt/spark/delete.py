@@ -31,6 +31,7 @@ from tablecrypt.engines.job_keys import JobTicket, Role
 from tablecrypt.engines.job_messages import FileNumber, bitmap_of, merge_positions
 from tablecrypt.engines.rewriting import encrypt_rewrites, rewritten_files
 from tablecrypt.engines.tasks import decrypted_results, encrypt_tasks
+from tablecrypt.keys.column_keys import told_until
 from tablecrypt.spark.executor_job import RESULT_SCHEMA, collected, open_task, result_batch, task_numbers
 from tablecrypt.spark.session import Sizing, in_tasks
 from tablecrypt.spark.tables import LocatedTable, readable_columns, table_access
@@ -112,7 +113,8 @@ def change_without(
     readable_columns(located.table, Schema(), filtered, ERROR)
     tasks = scan.plan_files()
     # Files that match as a whole are dropped unread, as in `table.delete`.
-    whole, rest = WholeFiles(located.table.schema(), scan.row_filter).split(tasks)
+    told = told_until(located.table.metadata.properties, located.table.schema())
+    whole, rest = WholeFiles(located.table.schema(), scan.row_filter, told_until=told).split(tasks)
     change = RowChange(conflicts_with=scan.row_filter, dropped=whole)
     if not rest:
         return change

@@ -214,7 +214,8 @@ class RowFilter:
         if isinstance(self.bound, AlwaysTrue):
             return None
         translated = translate_column_names(self.bound, columns, case_sensitive=self._case_sensitive, projected_field_values=values)
-        return expression_to_pyarrow(bind(columns, translated, case_sensitive=self._case_sensitive), columns)
+        # The names are those of the file now, of which two may differ by case alone.
+        return expression_to_pyarrow(bind(columns, translated, case_sensitive=True), columns)
 
 
 def _may_prune_row_groups(bound: BooleanExpression, negated: bool = False) -> bool:

@@ -45,7 +45,9 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.name_mapping import parse_mapping_from_json
 from pyiceberg.types import ListType, MapType
 
+from tablecrypt.errors import FormatError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO, is_local
+from tablecrypt.keys.nested_columns import all_ancestors
 from tablecrypt.manifests.records import FORMAT_VERSION
 from tablecrypt.parquet.uniform import PositionedBatch, ReadRequest, kept, passing
 from tablecrypt.table._pyiceberg.arrow import column_projection_values, to_requested_schema
@@ -53,6 +55,7 @@ from tablecrypt.table.data_file_reader import OpenedFile, opened_file
 from tablecrypt.table.deletes import DeleteReader, TaskDeletes
 from tablecrypt.table.filters import DeleteFilter, RowFilter, pruned
 from tablecrypt.table.lineage import LINEAGE_FIELD_IDS, ROW_ID, with_lineage_of
+from tablecrypt.table.metadata import has_column_keys
 from tablecrypt.table.planning import EncryptedFileScanTask, FilePart
 from tablecrypt.table.protection.visible_columns import ERROR, visible_columns
 from tablecrypt.table.restrictions.read_restrictions import RestrictedRows, refuse_restricted, restrictions_of
@@ -287,19 +290,23 @@ class Projections:
         self._known: dict[tuple[int, tuple[int, ...]], Projection] = {}
 
     def of(self, opened: OpenedFile, file: DataFile, wanted: Schema) -> Projection:
-        """Return how the columns of a file become the wanted ones."""
+        """Return how the columns of a file become the wanted ones.
+
+        Raises:
+            FormatError: a file of a table with protected columns has a column in another struct than the table.
+        """
         metadata, stored = self._table_metadata, self._stored_schema(opened.schema)
         missing = column_projection_values(file, wanted, metadata.schema(), metadata.specs().get(file.spec_id), stored.field_ids)
         # Values of partitions differ from file to file, so such a projection is not shared.
         if missing:
-            return self._made(stored, wanted, missing)
+            return self._made(stored, wanted, missing, file.file_path)
 
         # What a scan's files have in common is worked out once.
         # The stored schemas are kept, so no other object can get this id.
         key = (id(stored), tuple(column.field_id for column in wanted.fields))
         known = self._known.get(key)
         if known is None:
-            known = self._known[key] = self._made(stored, wanted, missing)
+            known = self._known[key] = self._made(stored, wanted, missing, file.file_path)
         return known
 
     def needed(self, wanted: Schema) -> set[int]:
@@ -319,8 +326,17 @@ class Projections:
 
         return True
 
-    def _made(self, stored: Schema, wanted: Schema, missing: dict[int, Any]) -> Projection:
+    def _made(self, stored: Schema, wanted: Schema, missing: dict[int, Any], location: str) -> Projection:
+        if has_column_keys(self._table_metadata):
+            self._check_places(stored, wanted, location)
         return Projection(wanted, pruned(stored, self.needed(wanted)), missing, self._row_filter.on(stored, missing))
+
+    def _check_places(self, stored: Schema, wanted: Schema, location: str) -> None:
+        places = {**all_ancestors(self._table_metadata.schema()), **all_ancestors(wanted)}
+        for field_id, around in all_ancestors(stored).items():
+            # PyIceberg looks it up by its stored name, in whatever struct the table has it: a protected column there may have that name.
+            if places.get(field_id, around) != around:
+                raise FormatError(f"{location}: has the column with field id {field_id} in another struct than the table has it")
 
     def _stored_schema(self, arrow_schema: pa.Schema) -> Schema:
         # Most files of a table have the same columns, and converting the schema costs more than reading a small file.

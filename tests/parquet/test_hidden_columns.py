@@ -23,6 +23,7 @@ from tablecrypt.parquet.chunk_modules import decrypt_chunk
 from tablecrypt.parquet.layout import encrypted_layout
 from tablecrypt.parquet.protected.hidden_column_reader import ColumnAccess
 from tablecrypt.parquet.protected.hidden_columns import hidden_name
+from tablecrypt.parquet.protected.protected_layout import ProtectedLayout
 from tablecrypt.parquet.storage import source_of
 from tablecrypt.parquet.thrift import ColumnChunk, FileMetaData, SchemaElement, Struct
 from tablecrypt.parquet.uniform import ReadRequest, UniformParquetFile
@@ -218,6 +219,26 @@ def test_a_footer_changed_by_a_holder_of_the_tables_key_gives_no_values(
     stored = file.changed(change, listed=listed)
     with pytest.raises((TamperedFileError, AuthenticationError, FormatError)):
         file.read(["ssn", "note"], *PROTECTED, stored=stored)
+
+
+def test_metadata_of_a_hidden_column_that_its_key_does_not_encrypt_is_refused(file: ProtectedFile) -> None:
+    """It says where pages are, by which codec they are compressed, and which values row groups are left out by."""
+    right = [[chunk.metadata for chunk in group] for group in encrypted_layout(source_of(file.stored), file.all_keys).row_groups]
+
+    def in_the_clear(_: Struct, chunks: list[list[Struct]]) -> None:
+        ordinals = _hidden_column_ordinals(chunks)
+        for group, metadata in zip(chunks, right, strict=True):
+            for at in ordinals:
+                group[at].set(ColumnChunk.META_DATA, thrift.STRUCT, metadata[at])
+                group[at].remove(ColumnChunk.ENCRYPTED_COLUMN_METADATA)
+
+    stored = file.changed(in_the_clear)
+    with pytest.raises(TamperedFileError, match="is not encrypted"):
+        file.read(["ssn"], SSN, stored=stored)
+    with pytest.raises(TamperedFileError, match="is not encrypted"):
+        ProtectedLayout(source_of(stored), file.key_metadata.with_file_length(len(stored))).stored()
+    with pytest.raises(TamperedFileError, match="is not encrypted"):
+        parquet.verify(stored, file.all_keys)
 
 
 def test_values_that_the_table_key_alone_encrypts_are_refused_beside_another_column_with_a_key_of_its_own() -> None:

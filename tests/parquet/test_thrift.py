@@ -11,7 +11,7 @@ from thrift.transport.TTransport import TMemoryBuffer
 
 from tablecrypt.errors import FormatError
 from tablecrypt.parquet import thrift
-from tablecrypt.parquet.thrift import COLUMN_CHUNK_SHAPE, FILE_META_DATA_SHAPE, Shape, Struct
+from tablecrypt.parquet.thrift import COLUMN_CHUNK_SHAPE, FILE_META_DATA_SHAPE, Number, SchemaElement, Shape, Struct
 from tablecrypt.parquet.thrift_reader import MAX_DEPTH, CutShortError, decode, decode_binaries, decode_padded, unpadded
 from tests.support.mutations import arbitrary
 from tests.support.parsers import seeds_of
@@ -58,7 +58,8 @@ def test_what_apache_thrift_writes_is_read_and_written_alike() -> None:
 
     struct = decode(encoded, {})
 
-    assert [struct.integer(field_id) for field_id in (1, 2, 22)] == [-7, 2**62, -(2**15)]
+    numbers = (Number(1, thrift.I32), Number(2, thrift.I64), Number(22, thrift.I16))
+    assert [struct.integer(number) for number in numbers] == [-7, 2**62, -(2**15)]
     assert (struct.binary(3), struct.flag(20), struct.flag(21), struct.flag(99)) == (b"bytes", True, False, False)
     assert decode_binaries(struct.stored_list(300)) == [b"x"] * 20
     assert struct.encode() == encoded
@@ -191,13 +192,22 @@ def test_a_field_that_is_missing_or_of_another_kind_is_named() -> None:
         with pytest.raises(FormatError, match="field 1 is of Thrift kind 5"):
             read(1)
     with pytest.raises(FormatError, match="field 3 is missing"):
-        struct.integer(3)
-    assert struct.optional_integer(3) is None
+        struct.integer(Number(3, thrift.I32))
+    assert struct.optional_integer(Number(3, thrift.I32)) is None
     assert struct.optional_binary(3) is None
     assert struct.optional_struct(3) is None
 
 
+@pytest.mark.parametrize("kind", [thrift.I16, thrift.I64, thrift.BYTE])
+def test_a_number_of_another_kind_is_refused_which_other_readers_pass_over(kind: int) -> None:
+    """Arrow would find no number of children here: another tree, in which other columns have the values."""
+    element = _struct({SchemaElement.NUM_CHILDREN: (kind, b"\x01" if kind == thrift.BYTE else 1)})
+    for read in (element.integer, element.optional_integer):
+        with pytest.raises(FormatError, match=f"field 5 is of Thrift kind {kind}"):
+            read(SchemaElement.NUM_CHILDREN)
+
+
 def test_bytes_after_an_encrypted_struct_are_left_out() -> None:
     encoded = _struct({1: (thrift.I32, 5)}).encode()
-    assert decode_padded(encoded + bytes(100), {}).integer(1) == 5
+    assert decode_padded(encoded + bytes(100), {}).integer(Number(1, thrift.I32)) == 5
     assert unpadded(encoded + bytes(100)) == encoded

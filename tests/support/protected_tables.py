@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterable, Mapping
+from copy import copy
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
@@ -16,6 +17,7 @@ from typing import Any, Final, cast
 import pyarrow as pa
 from pyiceberg.catalog import Catalog
 from pyiceberg.io.pyarrow import schema_to_pyarrow
+from pyiceberg.manifest import DataFile
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.table.update import TableUpdate
@@ -23,7 +25,7 @@ from pyiceberg.typedef import Identifier
 from pyiceberg.types import DecimalType, ListType, LongType, NestedField, StringType, StructType
 
 from tablecrypt.kms.memory import MemoryKeyManagementClient
-from tablecrypt.manifests.records import STATISTICS, key_metadata_of
+from tablecrypt.manifests.records import DATA_FILE_POSITIONS, STATISTICS, EncryptedDataFile, key_metadata_of
 from tablecrypt.parquet import FileKeys
 from tablecrypt.parquet.chunk_modules import decrypt_chunk
 from tablecrypt.parquet.layout import encrypted_layout
@@ -153,6 +155,22 @@ def write_as_java_does(table: EncryptedTable, rows: pa.Table) -> None:
     files = write_data_files(metadata.model_copy(update={"properties": properties, "encryption_keys": []}), rows, io, io.manager)
     with table.transaction() as transaction:
         cast("EncryptedTransaction", transaction).append_producer(CommitOptions()).commit_files(files)
+
+
+def add_once_more(table: EncryptedTable, file: DataFile, stored: bytes, **fields: Any) -> str:
+    """Commit a file beside one of the table, with its key and an entry like its own, but for these fields. Returns its location."""
+    location = file.file_path.replace(".parquet", f"-{secrets.token_hex(4)}.parquet")
+    path_of(location).write_bytes(stored)
+    entry = copy(EncryptedDataFile.of(file))
+    entry.spec_id = file.spec_id
+    key_metadata = key_metadata_of(file).with_file_length(len(stored)).encode()
+    own = {"file_path": location, "file_size_in_bytes": len(stored), "key_metadata": key_metadata, "first_row_id": None}
+    for name, value in {**own, **fields}.items():
+        entry[DATA_FILE_POSITIONS[name]] = value
+
+    with table.transaction() as transaction:
+        cast("EncryptedTransaction", transaction).append_producer(CommitOptions()).commit_files([entry])
+    return location
 
 
 @dataclass(frozen=True)

@@ -179,7 +179,7 @@ def test_a_bound_that_is_not_of_its_type_proves_nothing() -> None:
     counts = {"value_counts": {1: 1}, "null_value_counts": {1: 0}}
     for bound, proves in ((b"\x07" + bytes(7), True), (b"\x07" + bytes(3), True), (b"\x07", False)):
         file = DataFile.from_args(_table_format_version=3, record_count=1, lower_bounds={1: bound}, upper_bounds={1: bound}, **counts)
-        assert WholeFiles(schema, parse_row_filter("id = 7")).has(FileScanTask(file, residual=AlwaysFalse())) is proves
+        assert WholeFiles(schema, parse_row_filter("id = 7"), told_until={}).has(FileScanTask(file, residual=AlwaysFalse())) is proves
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -21,7 +21,7 @@ from tablecrypt.parquet.layout import Chunk, FileLayout, encrypted_layout
 from tablecrypt.parquet.protected.hidden_columns import hidden_name
 from tablecrypt.parquet.protected.protected_layout import ProtectedLayout
 from tablecrypt.parquet.storage import source_of
-from tablecrypt.parquet.thrift import ColumnMetaData, FileMetaData, PageHeader, RowGroup
+from tablecrypt.parquet.thrift import I32, ColumnMetaData, FileMetaData, Number, PageHeader, RowGroup
 from tablecrypt.parquet.thrift_reader import decode
 from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.protection.policy import LEAST, LEAST_BYTES, column_keys
@@ -121,7 +121,7 @@ def data_pages(chunk: Chunk) -> Iterator[Page]:
 
 def values_in(page: Page) -> int:
     header = decode(page.header.encoded, {PageHeader.DATA_PAGE_HEADER: {}})
-    return header.struct(PageHeader.DATA_PAGE_HEADER).integer(1)
+    return header.struct(PageHeader.DATA_PAGE_HEADER).integer(Number(1, I32))
 
 
 def test_the_smallest_settings_leave_many_rows_in_each_row_group_and_page(both: Clients) -> None:

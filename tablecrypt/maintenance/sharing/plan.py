@@ -29,7 +29,7 @@ from pyiceberg.table import ALWAYS_TRUE
 from pyiceberg.types import ListType, MapType
 
 from tablecrypt.errors import ConfigurationError
-from tablecrypt.keys.column_keys import ColumnPolicy
+from tablecrypt.keys.column_keys import ColumnPolicy, told_until
 from tablecrypt.keys.nested_columns import covering
 from tablecrypt.maintenance.columns.footers import inspect_footers
 from tablecrypt.maintenance.runner import Runner
@@ -173,7 +173,8 @@ def plan_share(
     shared_columns = _shared_columns(table, schema, protected, columns)
     check_right(table, shared_columns)
     stored = inspect_footers(table, [task.file for task in tasks], runner) if has_column_keys(table.metadata) else {}
-    reasons = _reasons(WholeFiles(schema, strict), ShownPartitions.of(table.metadata), stored, protected, rewriting)
+    whole = WholeFiles(schema, strict, told_until=told_until(metadata.properties, schema))
+    reasons = _reasons(whole, ShownPartitions.of(table.metadata), stored, protected, rewriting)
     refused = _refused(table, tasks, reasons, rewriting)
 
     withheld = protected - {each.field_id for each in shared_columns}

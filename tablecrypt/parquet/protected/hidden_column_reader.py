@@ -81,11 +81,13 @@ class OpenedColumns:
     Attributes:
         protected: field ids of those that the file hides.
         masks: of the masked ones those whose placeholders hold masked values.
+        paths: of the columns that Arrow has to find in the file, or in the view.
         view: the file with opened hidden columns and error placeholders; None where nothing of it has to be opened.
     """
 
     protected: frozenset[int]
     masks: frozenset[int]
+    paths: list[str]
     view: OpenedView | None
 
 
@@ -113,7 +115,7 @@ def open_columns(file: pa.NativeFile, footer: StoredFooter, key_metadata: Standa
     replaced |= {hidden.placeholder: hidden.placeholder for hidden in leaves if hidden.field_id in nulls}
     view = OpenedView(file, layout.file, replaced, layout.cipher(key_metadata.encryption_key)) if replaced else None
 
-    return OpenedColumns(layout.protected, masks, view)
+    return OpenedColumns(layout.protected, masks, layout.listed_paths, view)
 
 
 @dataclass(frozen=True, slots=True)

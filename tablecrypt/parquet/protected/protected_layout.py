@@ -6,6 +6,11 @@ What is checked of a file before any of it is read:
     each hidden column is under a key of its own, and everything else under the file's
     the key metadata of a hidden column opens for this file, this field and its schema in the footer: whoever puts the hidden column of
     another file or field there, or says that its bytes are of another type, is found out by what opens it
+    Arrow, which parses the footer anew, finds the columns that were checked, and each has a field id in the schema
+
+The last is what readers go by. Where the schema has no field id for a column, Arrow takes the one in the Arrow schema that the footer may
+hold, and PyIceberg the one in the table's name mapping: by either, a column under the table's key would pass for a protected one, and a
+protected one for another.
 
 No column key is needed for the layout itself: a hidden column is opened when its pages or its metadata are first asked for.
 
@@ -17,23 +22,29 @@ Specification: Apache Parquet, "Parquet Modular Encryption", sections 5.2 and 5.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import FormatError, TamperedFileError
 from tablecrypt.keys.bound_schemas import BoundSchema
+from tablecrypt.parquet import thrift
 from tablecrypt.parquet.file_keys import FOOTER_KEY_NAME, FileKeys
-from tablecrypt.parquet.footer import StoredFooter, described
+from tablecrypt.parquet.footer import PLAIN_MAGIC, StoredFooter, described, plain_end
 from tablecrypt.parquet.layout import FileCiphers, FileLayout, encrypted_layout, keys_of_chunks
 from tablecrypt.parquet.modules import ModuleCipher
+from tablecrypt.parquet.protected.hidden_arrays import FIELD_ID_KEY
 from tablecrypt.parquet.protected.hidden_columns import (
     HiddenLeaf,
     bound_schemas,
     hidden_field_id,
     hidden_leaves_among,
     leaves_of,
+    of_shown_columns,
     schema_of_field,
 )
 from tablecrypt.parquet.protected.placeholders import is_error_placeholder
@@ -114,12 +125,22 @@ class ProtectedLayout:
             self._check_known(known)
         self._check_keys()
 
+    @property
+    def listed_paths(self) -> list[str]:
+        """The dotted paths of the columns that the footer lists, in their order: those that Arrow has to find."""
+        is_apart = self.file.holds_columns_apart
+        return [".".join(leaf.path) for leaf in self.leaves if not is_apart or leaf.hidden_field_id is None]
+
     def stored(self, wanted: Collection[int] = ()) -> StoredHiddenColumns:
         """Return what the file says of protected columns.
 
         Args:
             wanted: field ids of columns that are to be protected.
+
+        Raises:
+            TamperedFileError: Arrow would read the file otherwise.
         """
+        self._check_for_arrow()
         groups = self.file.row_groups
         keys = dict.fromkeys(
             (hidden.field_id, chunks[hidden.ordinal].key_metadata or b"") for hidden in self.hidden_leaves for chunks in groups
@@ -143,6 +164,20 @@ class ProtectedLayout:
     def _schemas_of(self, wanted: Collection[int]) -> dict[int, BoundSchema]:
         tops = {each: leaf.path[0] for leaf in self.leaves if leaf.hidden_field_id is None for each in leaf.field_ids if each in wanted}
         return {each: schema_of_field(self.schema, top, each, self.file.location) for each, top in tops.items() if each not in self.schemas}
+
+    def _check_for_arrow(self) -> None:
+        """Check for Arrow a footer that it has not opened. Without hidden columns there is nothing to confuse."""
+        if not self.hidden_leaves:
+            return
+
+        metadata, location = self.file.metadata, self.file.location
+        listed = of_shown_columns(metadata) if self.file.holds_columns_apart else metadata.copy()
+        listed.set(FileMetaData.ROW_GROUPS, thrift.LIST, [])
+        try:
+            opened = pq.ParquetFile(pa.BufferReader(PLAIN_MAGIC + plain_end(listed)))
+            check_as_arrow_reads(opened, opened.schema_arrow, self.listed_paths, location)
+        except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+            raise FormatError(f"{location}: the schema in the footer is malformed: {error}") from error
 
     def _check_known(self, known: frozenset[int]) -> None:
         if unknown := self.protected - known:
@@ -181,3 +216,42 @@ class ProtectedLayout:
         if known is None:
             known = self._found[field_id, key_metadata] = self._hidden_key(field_id, key_metadata)
         return known
+
+
+def check_as_arrow_reads(opened: pq.ParquetFile, columns: Iterable[pa.Field], paths: Sequence[str], location: str) -> None:
+    """Check that what Arrow found in a footer is what was checked of it.
+
+    Args:
+        opened: the file, or its view.
+        columns: as Arrow gives them.
+        paths: of the leaves that were checked.
+        location: names the file in errors.
+
+    Raises:
+        TamperedFileError: it is something else, or a column has no field id, or the name or field id of another one.
+    """
+    found = [opened.schema.column(at).path for at in range(opened.metadata.num_columns)]
+    if found != list(paths):
+        raise TamperedFileError(location, "has other columns for Arrow than its schema says")
+
+    shown = [column for column in columns if hidden_field_id(column.name) is None]
+    ids = list(_field_ids(shown))
+    if None in ids or len({*ids}) < len(ids) or not _have_own_names(shown):
+        raise TamperedFileError(location, "has a column without a field id, or with the name or field id of another one")
+
+
+def _field_ids(fields: Iterable[pa.Field]) -> Iterator[bytes | None]:
+    for field in fields:
+        yield (field.metadata or {}).get(FIELD_ID_KEY)
+        yield from _field_ids(_fields_in(field.type))
+
+
+def _have_own_names(fields: Sequence[pa.Field]) -> bool:
+    names = {field.name for field in fields}
+    return len(names) == len(fields) and all(_have_own_names(_fields_in(field.type)) for field in fields)
+
+
+def _fields_in(kind: pa.DataType) -> list[pa.Field]:
+    if pa.types.is_map(kind):
+        return [kind.key_field, kind.item_field]
+    return [kind.field(at) for at in range(kind.num_fields)] if pa.types.is_nested(kind) else []

@@ -50,6 +50,7 @@ from pyiceberg.transforms import Transform
 from pyiceberg.typedef import EMPTY_DICT, Identifier, Record
 
 from tablecrypt.arguments import check_text
+from tablecrypt.keys.column_keys import told_until
 from tablecrypt.table._pyiceberg.whole_files import WholeFiles
 
 __all__ = [
@@ -220,7 +221,8 @@ class DeleteFilesAdapter(_DeleteFiles):
             return [], []
         scan = cast("TransactionAdapter", self._transaction).new_scan(self._predicate, self._case_sensitive)
         tasks = scan.update(snapshot_id=self._parent_snapshot_id).plan_files()
-        return WholeFiles(self.schema(), self._predicate, self._case_sensitive).split(tasks)
+        told = told_until(self._transaction.table_metadata.properties, self.schema())
+        return WholeFiles(self.schema(), self._predicate, self._case_sensitive, told_until=told).split(tasks)
 
 
 class WholeSnapshotAdapter(ProducerAdapter):

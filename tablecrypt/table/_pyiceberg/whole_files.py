@@ -8,7 +8,7 @@ PyIceberg's evaluator knows top-level columns only, and takes a file that does n
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
 from pyiceberg.expressions import AlwaysTrue, BooleanExpression
@@ -17,6 +17,9 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.schema import Schema
 from pyiceberg.table import FileScanTask
 from pyiceberg.types import DoubleType, FloatType, NestedField
+
+from tablecrypt.keys.column_keys import not_told
+from tablecrypt.manifests.records import EncryptedDataFile
 
 Task = TypeVar("Task", bound=FileScanTask)
 
@@ -27,10 +30,19 @@ class WholeFiles:
     Args:
         schema: the table's.
         row_filter: unbound; not true of nulls and NaNs that it does not ask for, as `with_sql_null_semantics` makes it.
+        told_until: of protected columns, the data sequence number up to which entries tell of them.
     """
 
-    def __init__(self, schema: Schema, row_filter: BooleanExpression, case_sensitive: bool = True) -> None:
+    def __init__(
+        self,
+        schema: Schema,
+        row_filter: BooleanExpression,
+        case_sensitive: bool = True,
+        *,
+        told_until: Mapping[int, int | None],
+    ) -> None:
         self._schema = schema
+        self._told_until = told_until
         self._bound = _StrictMetricsEvaluator(schema, row_filter, case_sensitive).expr
 
     def has(self, task: FileScanTask) -> bool:
@@ -39,10 +51,17 @@ class WholeFiles:
             return True
 
         try:
-            return visit(self._bound, _Proof(self._schema, task.file))
+            return visit(self._bound, _Proof(self._schema, self._as_told(task)))
         except (ValueError, struct.error):
             # A bound that is not stored as its type says, as after a promotion that PyIceberg does not know, proves nothing.
             return False
+
+    def _as_told(self, task: FileScanTask) -> DataFile:
+        if not self._told_until:
+            return task.file
+        # PyIceberg's own tasks do not know it.
+        number = getattr(task, "data_sequence_number", None)
+        return EncryptedDataFile.of(task.file).without_statistics_of(not_told(self._told_until, number))
 
     def split(self, tasks: Iterable[Task]) -> tuple[list[DataFile], list[Task]]:
         """Return the files whose rows all match, and the tasks whose files have to be read."""

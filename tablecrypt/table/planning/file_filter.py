@@ -53,6 +53,7 @@ from pyiceberg.types import (
     TimeType,
 )
 
+from tablecrypt.keys.column_keys import not_told
 from tablecrypt.manifests.avro_columns import NULL, Mask, Numbers
 from tablecrypt.manifests.entries import Entries
 from tablecrypt.manifests.entry_columns import Column, Statistics
@@ -96,6 +97,7 @@ class FileFilter:
         specs: the table's partition specs by id.
         include_empty_files: whether a file without rows may match.
         of_partitions: by the spec's id, a filter of partition values that has to match besides.
+        told_until: of protected columns, the data sequence number up to which entries tell of them.
     """
 
     def __init__(
@@ -106,6 +108,7 @@ class FileFilter:
         case_sensitive: bool,
         include_empty_files: bool,
         of_partitions: Mapping[int, BooleanExpression] = EMPTY_DICT,
+        told_until: Mapping[int, int | None] = EMPTY_DICT,
     ) -> None:
         self._schema = schema
         self._specs = specs
@@ -113,6 +116,7 @@ class FileFilter:
         self._case_sensitive = case_sensitive
         self._include_empty_files = include_empty_files
         self._of_partitions = of_partitions
+        self._told_until = told_until
         self._bound = bind(schema, rewrite_not(row_filter), case_sensitive)
         self._of_one_file = InclusiveMetricsEvaluator(schema, row_filter, case_sensitive, include_empty_files).eval
         self._of_partition: dict[int, Callable[[Record], bool] | None] = KeyDefaultDict(self._partition_evaluator)
@@ -144,11 +148,13 @@ class FileFilter:
         return evaluate is None or evaluate(in_literals(partition))
 
     def _by_statistics(self, entries: Entries) -> Mask:
-        visitor = _Statistics(entries.records, entries.statistics(frozenset(extract_field_ids(self._bound))), len(entries))
+        statistics = entries.statistics(frozenset(extract_field_ids(self._bound)), self._told_until)
+        visitor = _Statistics(entries.records, statistics, len(entries))
         # Imported Avro files have a record count of -1: nothing is known of them, so nothing rules them out.
         matches: Mask = visit(self._bound, visitor) | (entries.numbers[Column.RECORD_COUNT] < 0)
         for odd in np.flatnonzero(visitor.odd).tolist():
-            matches[odd] = self._of_one_file(entries.file(odd))
+            untold = not_told(self._told_until, entries.number(Column.SEQUENCE_NUMBER, odd))
+            matches[odd] = self._of_one_file(entries.file(odd).without_statistics_of(untold))
         return matches
 
     def _partition_filter(self, spec_id: int) -> BooleanExpression:

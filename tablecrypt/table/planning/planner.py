@@ -51,6 +51,7 @@ from pyiceberg.typedef import EMPTY_DICT, KeyDefaultDict, Properties, Record
 from pyiceberg.utils.properties import property_as_bool
 
 from tablecrypt.errors import FormatError, TamperedFileError
+from tablecrypt.keys.column_keys import told_until
 from tablecrypt.manifests import EncryptedManifestFile
 from tablecrypt.manifests.avro_columns import Mask
 from tablecrypt.manifests.entries import Entries, read_in_columns
@@ -259,7 +260,15 @@ class ScanPlanner:
 
     @cached_property
     def _file_filter(self) -> FileFilter:
-        return FileFilter(self._schema, self._specs, self.row_filter, self.case_sensitive, self._include_empty_files, self._of_partitions)
+        return FileFilter(
+            self._schema,
+            self._specs,
+            self.row_filter,
+            self.case_sensitive,
+            self._include_empty_files,
+            self._of_partitions,
+            told_until(self.table_metadata.properties, self._schema),
+        )
 
     def plan_files(
         self,

@@ -330,7 +330,7 @@ def test_no_row_that_spark_keeps_is_lost_and_an_exact_filter_keeps_no_other(held
 @given(held=st.lists(rows, min_size=1, max_size=4), wanted=predicates)
 def test_a_file_goes_unread_only_where_spark_keeps_all_of_its_rows(held: list[Row], wanted: Any) -> None:
     exact = exact_filter([wanted], SCHEMA)
-    whole = WholeFiles(SCHEMA, with_sql_null_semantics(exact or AlwaysFalse(), SCHEMA))
+    whole = WholeFiles(SCHEMA, with_sql_null_semantics(exact or AlwaysFalse(), SCHEMA), told_until={})
 
     is_whole = whole.has(EncryptedFileScanTask(data_file(held, UNPARTITIONED_PARTITION_SPEC), residual=AlwaysFalse()))
     assert not is_whole or all(spark(wanted, row) is True for row in held)

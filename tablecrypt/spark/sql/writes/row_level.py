@@ -28,6 +28,7 @@ from pyiceberg.schema import Schema
 from pyroaring import BitMap64
 
 from tablecrypt.errors import ConfigurationError, FormatError
+from tablecrypt.keys.column_keys import told_until
 from tablecrypt.spark.merge import COUNTED, summary_name
 from tablecrypt.spark.sql.messages import Response, TableRequest, operation
 from tablecrypt.spark.sql.scans.filters import FilterRequest, Predicate, exact_filter, pruning_filter
@@ -177,7 +178,7 @@ def whole_files(loaded: LoadedTable, predicates: Sequence[Mapping[str, Any]]) ->
     tasks = list(located.scan(sure, loaded.branch).plan_files())
     # Which files go would tell what a protected column has in them.
     readable_columns(located.table, Schema(), extract_field_ids(bind(schema, sure, case_sensitive=True)), ERROR)
-    whole = WholeFiles(schema, sure)
+    whole = WholeFiles(schema, sure, told_until=told_until(metadata.properties, schema))
     partly = next((task.file.file_path for task in tasks if not whole.has(task)), None)
     if partly is not None:
         raise ConfigurationError(f"{partly}: the condition may match some of its rows and not others: use DELETE, UPDATE or MERGE")
