@@ -1,10 +1,11 @@
-"""A REST server that answers with what is no list of names: one error that says so, and quotes nothing of the answer."""
+"""A REST server that answers with what is no list of names, or with one that has no end: one error, which quotes nothing of the answer."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import Any, Final
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
@@ -33,6 +34,9 @@ LISTINGS: Final[dict[str, Callable[[EncryptedRestCatalog], object]]] = {
 }
 
 
+PAGED: Final = [what for what in LISTINGS if what.startswith("a list of")]
+
+
 class Odd(HttpServer):
     """A catalog whose every answer but its configuration is `answer`."""
 
@@ -52,3 +56,56 @@ def test_an_answer_that_is_no_list_is_one_error(what: str, answer: bytes) -> Non
 
     assert "s3cret" not in str(refused.value)
     assert refused.value.__cause__ is None
+
+
+class Paged(HttpServer):
+    """A catalog that answers with empty pages, of which `next_of` tells the token of the next by the number of the request.
+
+    Attributes:
+        tokens: those that pages were asked for with.
+        answers: what some requests get in place of a page, by their numbers.
+    """
+
+    def __init__(self, next_of: Callable[[int], str | None], answers: Mapping[int, int] | None = None) -> None:
+        self.tokens: list[str | None] = []
+        self._next_of = next_of
+        self._answers = answers or {}
+        super().__init__()
+
+    def serve(self, method: str, path: str, headers: Mapping[str, str], body: bytes) -> tuple[int, bytes, Mapping[str, str]]:
+        if path.startswith("/v1/config"):
+            return 200, CONFIGURATION, {}
+        [token] = parse_qs(urlsplit(path).query).get("pageToken", [None])
+        self.tokens.append(token)
+        number = len(self.tokens)
+        page: dict[str, Any] = {"identifiers": [], "namespaces": [], "next-page-token": self._next_of(number)}
+        return self._answers.get(number, 200), json.dumps(page).encode(), {}
+
+
+@pytest.mark.parametrize("tokens", ["s3cret", "s3cret other"], ids=["itself", "an earlier page"])
+@pytest.mark.parametrize("what", PAGED)
+def test_a_list_whose_pages_lead_in_a_circle_ends_with_one_error(what: str, tokens: str) -> None:
+    names = tokens.split()
+    with (
+        Paged(lambda number: names[number % len(names)]) as server,
+        pytest.raises(FormatError, match=f"gives {what} without an end") as refused,
+    ):
+        LISTINGS[what](EncryptedRestCatalog("odd", uri=server.uri))
+
+    assert len(server.tokens) == len(names) + 2
+    assert "s3cret" not in str(refused.value)
+
+
+def test_a_list_of_ever_new_pages_ends_with_one_error() -> None:
+    with Paged(lambda number: f"s3cret-{number}") as server, pytest.raises(FormatError, match="on more than 1000 pages") as refused:
+        EncryptedRestCatalog("odd", uri=server.uri).list_tables("db")
+
+    assert len(server.tokens) == 1_001
+    assert "s3cret" not in str(refused.value)
+
+
+def test_a_list_begins_anew_after_a_token_that_has_expired() -> None:
+    with Paged({1: "second", 2: "third", 4: "second", 5: "third"}.get, {3: 401}) as server:
+        assert EncryptedRestCatalog("odd", uri=server.uri).list_tables("db") == []
+
+    assert server.tokens == [None, "second", "third"] * 2

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import urljoin, urlsplit
@@ -71,11 +72,24 @@ COMMIT_ERRORS: dict[int, type[Exception]] = {
     504: CommitStateUnknownException,
 }
 _CREATION: Final[ContextVar[str]] = ContextVar("what a server answered to the creation of a table")
+_MOST_PAGES: Final = 1_000
+"""Of one listing: servers put a hundred names or more on a page, unless a client asks for fewer."""
 
 
 def twice_if_unauthorized(request: F) -> F:
     """Send a request once more, with a fresh token, where the server says that the token has expired."""
     return retry(**_RETRY_ARGS)(request)  # type: ignore[call-overload, no-any-return]
+
+
+@dataclass(frozen=True)
+class _Listing:
+    """What is listed, and the addresses of the pages that were read of it."""
+
+    what: str
+    pages: set[str] = field(default_factory=set)
+
+
+_LISTING: Final[ContextVar[_Listing | None]] = ContextVar("the listing that is being read", default=None)
 
 
 class TableAnswer(TableResponse):
@@ -177,11 +191,14 @@ class RestCatalogAdapter(RestCatalog):
 
     @contextmanager
     def _reading(self, what: str) -> Iterator[None]:
+        reading = _LISTING.set(_Listing(what))
         try:
             yield
         except ValidationError as error:
             # Pydantic's own text, which a chained error would print, quotes the answer.
             raise FormatError(f"catalog {self.name}: the server's answer cannot be read as {what}: {type(error).__name__}") from None
+        finally:
+            _LISTING.reset(reading)
 
     @property
     def has_views(self) -> bool:
@@ -245,7 +262,7 @@ class RestCatalogAdapter(RestCatalog):
 
     def _create_session(self) -> Session:
         session = super()._create_session()
-        session.hooks["response"].append(_keep_creation)
+        session.hooks["response"].extend((_keep_creation, partial(_refuse_endless, self.name)))
         if KMS_VENDED.is_true(self.properties):
             session.headers[_DELEGATION] = ",".join((str(session.headers[_DELEGATION]), _KMS_DELEGATION))
         return session
@@ -354,6 +371,25 @@ def _refuse_elsewhere(session: Session, response: Response, **_: Any) -> None:
 def _origin(url: str) -> str:
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
+
+
+def _refuse_endless(catalog: str, response: Response, **_: Any) -> None:
+    """Refuse a listing without an end, which PyIceberg would read for ever: one that leads back to a page of its own, or has too many."""
+    listing = _LISTING.get()
+    if listing is None:
+        return
+    # After a token that has expired, a listing begins anew, once.
+    if not response.ok:
+        listing.pages.clear()
+        return
+
+    page = response.request.url or ""
+    answer = f"catalog {catalog}: the server gives {listing.what}"
+    if page in listing.pages:
+        raise FormatError(f"{answer} without an end: a page names itself or an earlier one as the next")
+    if len(listing.pages) == _MOST_PAGES:
+        raise FormatError(f"{answer} on more than {_MOST_PAGES} pages: set a greater rest-page-size if there are so many names")
+    listing.pages.add(page)
 
 
 def _keep_creation(response: Response, **_: Any) -> None:
