@@ -40,6 +40,7 @@ from pyiceberg.exceptions import (
     NoSuchViewError,
     ViewAlreadyExistsError,
 )
+from pyiceberg.exceptions import ValidationError as InvalidMetadataError
 from pyiceberg.io import FileIO
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
@@ -71,7 +72,7 @@ COMMIT_ERRORS: dict[int, type[Exception]] = {
     502: CommitStateUnknownException,
     504: CommitStateUnknownException,
 }
-_CREATION: Final[ContextVar[str]] = ContextVar("what a server answered to the creation of a table")
+_NEW_TABLE: Final[ContextVar[str]] = ContextVar("what a server answered to the creation or registration of a table", default="")
 _MOST_PAGES: Final = 1_000
 """Of one listing: servers put a hundred names or more on a page, unless a client asks for fewer."""
 
@@ -262,25 +263,42 @@ class RestCatalogAdapter(RestCatalog):
 
     def _create_session(self) -> Session:
         session = super()._create_session()
-        session.hooks["response"].extend((_keep_creation, partial(_refuse_endless, self.name)))
+        session.hooks["response"].extend((_keep_new_table, partial(_refuse_endless, self.name)))
         if KMS_VENDED.is_true(self.properties):
             session.headers[_DELEGATION] = ",".join((str(session.headers[_DELEGATION]), _KMS_DELEGATION))
         return session
 
     def _create_table(self, *args: Any, **kwargs: Any) -> TableAnswer:
         """PyIceberg's own, with the whole answer. Raises RestrictedCreationError where its reader is restricted."""
-        try:
+        with self._reading_table("a creation"):
             super()._create_table(*args, **kwargs)
-            answer = TableAnswer.model_validate_json(_CREATION.get())
-        except ValidationError as error:
-            # Pydantic's own text, which a chained error would print, quotes the answer: it may hold vended credentials.
-            raise FormatError(f"catalog {self.name}: the server's answer to a creation is no table: {problems_of(error)}") from None
-        finally:
-            _CREATION.set("")
+            answer = TableAnswer.model_validate_json(_NEW_TABLE.get())
 
         _refuse_restricted(answer)
 
         return answer
+
+    def register_table(self, identifier: str | Identifier, metadata_location: str, overwrite: bool = False) -> Table:
+        """Register a table by its metadata file. FormatError where the answer is no table."""
+        with self._reading_table("a registration"):
+            registered: Table = super().register_table(identifier, metadata_location, overwrite)
+            return registered
+
+    @contextmanager
+    def _reading_table(self, asked: str) -> Iterator[None]:
+        answer = f"catalog {self.name}: the server's answer to {asked} is no table"
+        try:
+            yield
+        except ValidationError as error:
+            # Pydantic's own text, which a chained error would print, quotes the answer: it may hold vended credentials.
+            raise FormatError(f"{answer}: {problems_of(error)}") from None
+        except (AttributeError, LookupError, TypeError, InvalidMetadataError) as error:
+            # Of PyIceberg's models, which take some parts for what they are not; without an answer, of the caller's arguments.
+            if not _NEW_TABLE.get():
+                raise
+            raise FormatError(f"{answer}: {type(error).__name__}") from None
+        finally:
+            _NEW_TABLE.set("")
 
     def file_io_of(self, response: TableResponse) -> FileIO:
         """Return the FileIO of an answer: the client's properties, and the credentials that the server vends for the client's endpoints.
@@ -350,8 +368,9 @@ class RestCatalogAdapter(RestCatalog):
 
 
 def problems_of(error: ValidationError) -> str:
-    """What a model found wrong, without a value of what it was given."""
-    return "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors(include_input=False))
+    """What a model found wrong, without the values that it was given."""
+    # In one line: some of PyIceberg's own messages quote what they refuse, and so do the names of unknown parts.
+    return printable("; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors(include_input=False)))
 
 
 def _refuse_elsewhere(session: Session, response: Response, **_: Any) -> None:
@@ -392,10 +411,10 @@ def _refuse_endless(catalog: str, response: Response, **_: Any) -> None:
     listing.pages.add(page)
 
 
-def _keep_creation(response: Response, **_: Any) -> None:
-    """Keep the answer to the creation of a table: PyIceberg parses it itself, and leaves out what its model does not know."""
-    if response.request.method == "POST" and (response.request.url or "").partition("?")[0].endswith("/tables"):
-        _CREATION.set(response.text)
+def _keep_new_table(response: Response, **_: Any) -> None:
+    """Keep the answer that brings a new table: PyIceberg parses it itself, and leaves out what its model does not know."""
+    if response.request.method == "POST" and (response.request.url or "").partition("?")[0].endswith(("/tables", "/register")):
+        _NEW_TABLE.set(response.text)
 
 
 def _refuse_restricted(answer: TableAnswer) -> None:
