@@ -1,6 +1,7 @@
 """The client of REST catalogs: requests, headers, authentication, vended credentials and error codes stay PyIceberg's own.
 
-RestCatalog: list_tables, list_views, list_namespaces, load_namespace_properties
+RestCatalog: list_tables, list_views, list_namespaces, load_namespace_properties, register_table
+AuthManagerAdapter           the header of each request, with an error of its own
 RestCatalog: _session, _create_session, _config_headers, _check_endpoint, _supported_endpoints, _split_identifier_for_path, _create_table
 RestCatalog: _fetch_config, _response_to_table, _response_to_staged_table, _resolve_storage_credentials, _auth_manager
                              where a server's configuration comes in: what it may say is decided by tablecrypt/properties.py
@@ -22,16 +23,18 @@ from pydantic import Field, ValidationError
 from pyiceberg.catalog import TOKEN, URI
 from pyiceberg.catalog.rest import (
     _RETRY_ARGS,
+    AUTH,
     AUTHORIZATION_HEADER,
     BEARER_PREFIX,
     SNAPSHOT_LOADING_MODE,
+    SSL,
     Capability,
     Endpoints,
     IdentifierKind,
     RestCatalog,
     TableResponse,
 )
-from pyiceberg.catalog.rest.auth import AUTH_MANAGER
+from pyiceberg.catalog.rest.auth import AUTH_MANAGER, AuthManager, AuthManagerAdapter
 from pyiceberg.catalog.rest.response import _handle_non_200_response as raise_for_answer
 from pyiceberg.exceptions import (
     CommitFailedException,
@@ -47,10 +50,10 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import StagedTable, Table
 from pyiceberg.table.sorting import SortOrder
 from pyiceberg.typedef import UTF8, Identifier, Properties
-from requests import HTTPError, RequestException, Response, Session
+from requests import HTTPError, PreparedRequest, RequestException, Response, Session
 from tenacity import retry
 
-from tablecrypt.errors import ConfigurationError, FormatError, ReadRestrictionError
+from tablecrypt.errors import ConfigurationError, FormatError, ReadRestrictionError, TablecryptError
 from tablecrypt.files.stores import file_io_for
 from tablecrypt.printable import printable
 from tablecrypt.properties import KMS_VENDED, check_table_properties, taken_from_server
@@ -262,7 +265,14 @@ class RestCatalogAdapter(RestCatalog):
         session.hooks["response"].append(partial(_refuse_elsewhere, session))
 
     def _create_session(self) -> Session:
-        session = super()._create_session()
+        try:
+            session = super()._create_session()
+        # PyIceberg takes both for mappings with the right names.
+        except (AttributeError, TypeError) as error:
+            raise ConfigurationError(f"catalog {self.name}: {AUTH} or {SSL} cannot be used: {printable(error)}") from None
+
+        if self._auth_manager is not None:
+            session.auth = _NamedAuth(self.name, self._auth_manager)
         session.hooks["response"].extend((_keep_new_table, partial(_refuse_endless, self.name)))
         if KMS_VENDED.is_true(self.properties):
             session.headers[_DELEGATION] = ",".join((str(session.headers[_DELEGATION]), _KMS_DELEGATION))
@@ -365,6 +375,27 @@ class RestCatalogAdapter(RestCatalog):
 
     def _table_url(self, identifier: str | Identifier) -> str:
         return self.url(Endpoints.load_table, prefixed=True, **self._split_identifier_for_path(identifier))
+
+
+class _NamedAuth(AuthManagerAdapter):
+    """PyIceberg's, which says whose token it is where the token's server answers with none."""
+
+    def __init__(self, catalog: str, manager: AuthManager) -> None:
+        super().__init__(manager)
+        self._catalog = catalog
+
+    def __call__(self, request: PreparedRequest) -> PreparedRequest:
+        """Put the header into a request."""
+        try:
+            signed: PreparedRequest = super().__call__(request)
+        except TablecryptError:
+            raise
+        except (LookupError, TypeError, ValueError, RecursionError) as error:
+            # The texts of others may quote the answer, which a token may be in.
+            what = printable(error) if type(error) is ValueError else type(error).__name__
+            raise ConfigurationError(f"catalog {self._catalog}: {AUTH} gives no token: {what}") from None
+
+        return signed
 
 
 def problems_of(error: ValidationError) -> str:
