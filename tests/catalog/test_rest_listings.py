@@ -1,4 +1,6 @@
-"""A REST server that answers with what is no list of names, or with one that has no end: one error, which quotes nothing of the answer."""
+"""A REST server that answers with what is no list of names, or what else was asked for, or with a list that has no end: one error, which
+quotes nothing of the answer.
+"""
 
 from __future__ import annotations
 
@@ -8,29 +10,48 @@ from typing import Any, Final
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
+from pyiceberg.view.metadata import ViewVersion
 
 from tablecrypt.errors import FormatError
 from tablecrypt_catalog import EncryptedRestCatalog
 from tests.support.http_server import HttpServer
+from tests.support.tables import SCHEMA
 
 _NAMESPACE: Final = "GET /v1/{prefix}/namespaces/{namespace}"
-_ENDPOINTS: Final = ["GET /v1/{prefix}/namespaces", _NAMESPACE, f"{_NAMESPACE}/tables", f"{_NAMESPACE}/views"]
+_ENDPOINTS: Final = [
+    "GET /v1/{prefix}/namespaces",
+    *(f"{_NAMESPACE}{what}" for what in ("", "/tables", "/views", "/tables/{table}/credentials")),
+    *(f"POST{_NAMESPACE.removeprefix('GET')}{what}" for what in ("/properties", "/views")),
+]
 CONFIGURATION: Final = json.dumps({"defaults": {}, "overrides": {}, "endpoints": _ENDPOINTS}).encode()
 ANSWERS: Final = (
     b"",
     b"null",
     b"[]",
-    b'{"identifiers": "s3cret", "namespaces": "s3cret", "namespace": 5}',
+    b'{"identifiers": "s3cret", "namespaces": "s3cret", "namespace": 5, "storage-credentials": [{"prefix": "s3", "config": "s3cret"}]}',
     b'{"identifiers": [{"namespace": "s3cret", "name": {}}], "namespaces": [5], "properties": []}',
     b'{"identifiers": [{"namespace": ["\\ud800"], "name": "t"}], "namespaces": [["\\ud800"]], "namespace": ["\\ud800"]}',
     b"[" * 100_000,
     b"\xff\xfe",
+)
+VIEW: Final = ViewVersion.model_validate(
+    {
+        "version-id": 1,
+        "schema-id": 0,
+        "timestamp-ms": 1,
+        "summary": {},
+        "representations": [{"type": "sql", "sql": "SELECT 1", "dialect": "spark"}],
+        "default-namespace": ["db"],
+    }
 )
 LISTINGS: Final[dict[str, Callable[[EncryptedRestCatalog], object]]] = {
     "a list of tables": lambda catalog: catalog.list_tables("db"),
     "a list of views": lambda catalog: catalog.list_views("db"),
     "a list of namespaces": lambda catalog: catalog.list_namespaces(),
     "the properties of a namespace": lambda catalog: catalog.load_namespace_properties("db"),
+    "changed properties": lambda catalog: catalog.update_namespace_properties("db", {"one"}, {"other": "value"}),
+    "credentials": lambda catalog: catalog.load_credentials("db.t", "s3://lake/db/t"),
+    "the metadata of a view": lambda catalog: catalog.create_view("db.v", SCHEMA, VIEW),
 }
 
 

@@ -1,6 +1,7 @@
 """The client of REST catalogs: requests, headers, authentication, vended credentials and error codes stay PyIceberg's own.
 
 RestCatalog: list_tables, list_views, list_namespaces, load_namespace_properties, register_table
+RestCatalog: update_namespace_properties, create_view, load_credentials
 AuthManagerAdapter           the header of each request, with an error of its own
 RestCatalog: _session, _create_session, _config_headers, _check_endpoint, _supported_endpoints, _split_identifier_for_path, _create_table
 RestCatalog: _fetch_config, _response_to_table, _response_to_staged_table, _resolve_storage_credentials, _auth_manager
@@ -20,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import urljoin, urlsplit
 
 from pydantic import Field, ValidationError
-from pyiceberg.catalog import TOKEN, URI
+from pyiceberg.catalog import TOKEN, URI, PropertiesUpdateSummary
 from pyiceberg.catalog.rest import (
     _RETRY_ARGS,
     AUTH,
@@ -49,7 +50,8 @@ from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import StagedTable, Table
 from pyiceberg.table.sorting import SortOrder
-from pyiceberg.typedef import UTF8, Identifier, Properties
+from pyiceberg.typedef import EMPTY_DICT, UTF8, Identifier, Properties
+from pyiceberg.view import View
 from requests import HTTPError, PreparedRequest, RequestException, Response, Session
 from tenacity import retry
 
@@ -193,6 +195,20 @@ class RestCatalogAdapter(RestCatalog):
             found: Properties = super().load_namespace_properties(namespace)
             return found
 
+    def update_namespace_properties(
+        self, namespace: str | Identifier, removals: set[str] | None = None, updates: Properties = EMPTY_DICT
+    ) -> PropertiesUpdateSummary:
+        """Change the properties of a namespace. FormatError where the answer does not say what was changed."""
+        with self._reading("changed properties"):
+            changed: PropertiesUpdateSummary = super().update_namespace_properties(namespace, removals, updates)
+            return changed
+
+    def create_view(self, *args: Any, **kwargs: Any) -> View:
+        """Create a view. FormatError where the answer is none."""
+        with self._reading("the metadata of a view"):
+            made: View = super().create_view(*args, **kwargs)
+            return made
+
     @contextmanager
     def _reading(self, what: str) -> Iterator[None]:
         reading = _LISTING.set(_Listing(what))
@@ -332,8 +348,11 @@ class RestCatalogAdapter(RestCatalog):
 
         Raises:
             ConfigurationError: it names something else with them.
+            FormatError: the answer is none.
         """
-        return dict(self._taken(super().load_credentials(identifier, location)))
+        with self._reading("credentials"):
+            vended = super().load_credentials(identifier, location)
+        return dict(self._taken(vended))
 
     def _taken(self, sent: Properties) -> dict[str, str]:
         # A table's token is for the server that sent it: it is no part of a FileIO.
