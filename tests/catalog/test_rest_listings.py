@@ -13,6 +13,7 @@ import pytest
 from pyiceberg.view.metadata import ViewVersion
 
 from tablecrypt.errors import FormatError
+from tablecrypt.maintenance.catalog_tables import identifiers_of
 from tablecrypt_catalog import EncryptedRestCatalog
 from tests.support.http_server import HttpServer
 from tests.support.tables import SCHEMA
@@ -130,3 +131,43 @@ def test_a_list_begins_anew_after_a_token_that_has_expired() -> None:
         assert EncryptedRestCatalog("odd", uri=server.uri).list_tables("db") == []
 
     assert server.tokens == [None, "second", "third"] * 2
+
+
+@pytest.mark.parametrize("namespace", [["other"], [], ["d"], ["other", "db"]], ids=".".join)
+@pytest.mark.parametrize("what", ["a list of tables", "a list of views"])
+def test_a_list_with_names_of_another_namespace_is_refused(what: str, namespace: list[str]) -> None:
+    names = {"identifiers": [{"namespace": ["db"], "name": "t"}, {"namespace": namespace, "name": "s3cret"}]}
+    with Odd(json.dumps(names).encode()) as server, pytest.raises(FormatError, match="has names that are not in it") as refused:
+        LISTINGS[what](EncryptedRestCatalog("odd", uri=server.uri))
+
+    assert "s3cret" not in str(refused.value)
+
+
+@pytest.mark.parametrize("other", [["other"], ["other", "below"], []], ids=".".join)
+def test_a_list_of_namespaces_has_those_that_are_in_the_one_alone(other: list[str]) -> None:
+    for names, found in (
+        ([["db", "below"], ["db"]], [("db", "below")]),
+        ([["DB", "below"]], [("DB", "below")]),
+        ([["db", "below"], other], None),
+    ):
+        with Odd(json.dumps({"namespaces": names}).encode()) as server:
+            catalog = EncryptedRestCatalog("odd", uri=server.uri)
+            if found is not None:
+                assert catalog.list_namespaces("db") == found
+                continue
+            with pytest.raises(FormatError, match="has names that are not in it"):
+                catalog.list_namespaces("db")
+
+
+class Deep(Odd):
+    """A catalog whose every namespace has another one in it."""
+
+    def serve(self, method: str, path: str, headers: Mapping[str, str], body: bytes) -> tuple[int, bytes, Mapping[str, str]]:
+        parent = parse_qs(urlsplit(path).query).get("parent", [""])[0].split("\x1f")
+        self.answer = json.dumps({"identifiers": [], "namespaces": [[*filter(None, parent), "below"]]}).encode()
+        return super().serve(method, path, headers, body)
+
+
+def test_a_walk_through_ever_deeper_namespaces_ends_with_one_error() -> None:
+    with Deep(b"") as server, pytest.raises(FormatError, match="more than 100 levels deep"):
+        identifiers_of(EncryptedRestCatalog("odd", uri=server.uri))

@@ -87,6 +87,9 @@ def twice_if_unauthorized(request: F) -> F:
     return retry(**_RETRY_ARGS)(request)  # type: ignore[call-overload, no-any-return]
 
 
+_MOST_LEVELS: Final = 100
+
+
 @dataclass(frozen=True)
 class _Listing:
     """What is listed, and the addresses of the pages that were read of it."""
@@ -172,22 +175,31 @@ class RestCatalogAdapter(RestCatalog):
         return _text(response, COMMIT_ERRORS)
 
     def list_tables(self, namespace: str | Identifier) -> list[Identifier]:
-        """Return the names of a namespace's tables. FormatError where the answer is no list of names."""
+        """Return the names of a namespace's tables. FormatError where the answer is no list of names in it."""
         with self._reading("a list of tables"):
-            found: list[Identifier] = super().list_tables(namespace)
-            return found
+            return self._in_namespace(namespace, super().list_tables(namespace))
 
     def list_views(self, namespace: str | Identifier) -> list[Identifier]:
-        """Return the names of a namespace's views. FormatError where the answer is no list of names."""
+        """Return the names of a namespace's views. FormatError where the answer is no list of names in it."""
         with self._reading("a list of views"):
-            found: list[Identifier] = super().list_views(namespace)
-            return found
+            return self._in_namespace(namespace, super().list_views(namespace))
 
     def list_namespaces(self, namespace: str | Identifier = ()) -> list[Identifier]:
-        """Return the namespaces in another, or at the top. FormatError where the answer is no list of names."""
+        """Return the namespaces in another, or at the top. FormatError where the answer is no list of names in it, or they lie too deep."""
+        around = self.identifier_to_tuple(namespace)
+        # A walk through namespaces that each have another one in them would not end.
+        if len(around) == _MOST_LEVELS:
+            raise FormatError(f"catalog {self.name}: the server has namespaces in namespaces, more than {_MOST_LEVELS} levels deep")
         with self._reading("a list of namespaces"):
-            found: list[Identifier] = super().list_namespaces(namespace)
-            return found
+            # Some servers list the namespace itself among those in it.
+            return self._in_namespace(around, [each for each in super().list_namespaces(around) if each != around])
+
+    def _in_namespace(self, namespace: str | Identifier, found: list[Identifier]) -> list[Identifier]:
+        """Return names, all of which are in a namespace. Who drops what is in one would else drop what is not, and forget its pins."""
+        around = _folded(self.identifier_to_tuple(namespace))
+        if any(len(each) <= len(around) or _folded(each[: len(around)]) != around for each in found):
+            raise FormatError(f"catalog {self.name}: the server's list of what is in a namespace has names that are not in it")
+        return found
 
     def load_namespace_properties(self, namespace: str | Identifier) -> Properties:
         """Return the properties of a namespace. FormatError where the answer has none."""
@@ -435,6 +447,11 @@ def _refuse_elsewhere(session: Session, response: Response, **_: Any) -> None:
             f"{printable(_origin(asked))} redirects to {printable(_origin(target))}, which would get this client's "
             f"credentials: if that is right, name it as the catalog's {URI}"
         )
+
+
+def _folded(name: Identifier) -> Identifier:
+    # Servers on case-insensitive catalogs answer with names in small letters.
+    return tuple(part.casefold() for part in name)
 
 
 def _origin(url: str) -> str:
