@@ -25,6 +25,7 @@ Raises AuthenticationError for bytes that do not decrypt, KmsError where an exec
 from __future__ import annotations
 
 import secrets
+import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
@@ -39,6 +40,8 @@ from tablecrypt.kms.new_blobs import unwrap_key, wrap_unchecked
 
 JOB_ID_LENGTH: Final = 16
 JOB_KEY_LENGTH: Final = 32
+_UUID_HALF: Final = 8
+_UUID_HALF_TEXT: Final = len("00000000-0000-0000")
 _MAX_TASK_NUMBER: Final = 2**64 - 1
 
 
@@ -63,6 +66,14 @@ class JobKey:
 
     def __repr__(self) -> str:
         return f"JobKey(job {self._job_id.hex()})"
+
+    def new_uuid(self) -> uuid.UUID:
+        """Return a fresh UUID for the names of new files, whose first half is the job's."""
+        return uuid.UUID(bytes=self._job_id[:_UUID_HALF] + self._random(_UUID_HALF))
+
+    def has_made(self, file_name: str) -> bool:
+        """Whether there is a UUID of this job in the name of a file: in none from before the job is one."""
+        return str(uuid.UUID(bytes=self._job_id))[:_UUID_HALF_TEXT] in file_name
 
     def encrypt(self, role: Role, number: int, plaintext: bytes) -> bytes:
         """Return the message encrypted for one role and task number (0 for SHARED). ConfigurationError for an impossible number."""

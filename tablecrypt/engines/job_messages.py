@@ -27,7 +27,7 @@ import io
 import pickle
 import pickletools
 import struct
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, is_dataclass
 from enum import Enum
 from typing import Any, Final, TypeAlias
@@ -160,6 +160,22 @@ def decode_items(content: bytes, packages: frozenset[str] | None) -> list[WorkIt
         ValueError,
     ) as error:
         raise FormatError(f"{len(content)} bytes of work items cannot be decoded: {error}") from error
+
+
+def check_items(items: Sequence[WorkItem], asked: Collection[int]) -> None:
+    """Check that the results of a task are those of its works, each once; behind the error of one, others may be missing.
+
+    Args:
+        items: the results, in their order.
+        asked: the indexes of the task's works.
+
+    Raises:
+        FormatError: results of other works, several of one, or too few. A caller would take them for what became of other files.
+    """
+    found = [item.index for item in items]
+    is_cut_short = bool(items) and items[-1].failed
+    if len(set(found)) != len(found) or not set(found) <= set(asked) or (len(found) < len(asked) and not is_cut_short):
+        raise FormatError(f"a task was asked for {len(asked)} results and sent {len(found)}, which are not one of each of its works")
 
 
 def _decode(content: bytes, packages: frozenset[str] | None) -> list[WorkItem]:

@@ -5,11 +5,15 @@
 
 No two attempts at a task ever write the same file, because the attempt is part of the file's name:
 
-    {partition}-{attempt}-{uuid}-{number}.parquet           number: of the file within the attempt; uuid: fresh for each attempt
+    {partition}-{attempt}-{uuid}-{number}.parquet           number: of the file within the attempt
+                                                            uuid: half of the job's id, and 8 bytes that are fresh for each attempt
 
 Where the files lie is still decided by the table's own location provider, which gets the new names. An executor's copy of the table
 metadata names `AttemptLocations` in `write.py-location-provider.impl`; the table itself never does. A failed attempt tries to delete its
 files; what remains is ciphertext that no manifest names.
+
+The driver commits, and deletes after an error, only files with such a name, each once. A worker that was taken over could otherwise name
+files of the table.
 
 Raises KmsError where this process may not unwrap the job key, AuthenticationError for a message of another job or task.
 """
@@ -17,7 +21,6 @@ Raises KmsError where this process may not unwrap the job key, AuthenticationErr
 from __future__ import annotations
 
 import pickle
-import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -119,7 +122,7 @@ class WritingTask:
         """Write rows as files that no other attempt writes."""
         # Spark may run two attempts of a task at once: under one name the loser would overwrite, or delete, the winner's file.
         named = with_attempt_names(self.metadata, self.number, self.attempt)
-        return write_data_files(named, rows, self.io, self.keys, uuid.uuid4())
+        return write_data_files(named, rows, self.io, self.keys, self.job_key.new_uuid())
 
     def encrypted_result(self, files: list[DataFile], marks: FilePositions | None = None) -> bytes:
         """Return the RESULT message. If that fails, delete the files."""
@@ -140,14 +143,25 @@ def decrypted_results(job_key: JobKey, codec: FileEntryCodec, results: Iterable[
     """Decrypt the tasks' results, on the driver: (task number, RESULT message).
 
     Raises:
-        AuthenticationError: a result was changed or belongs to another task, or a task sent two results.
+        AuthenticationError: a result was changed or belongs to another task, a task sent two results, or names a file that the job did not
+            write, or a file twice.
         FormatError: a result does not hold what it should.
     """
     results = list(results)
     # Each message authenticates alone; only its number shows that a captured result was sent again.
     if len({number for number, _ in results}) != len(results):
         raise AuthenticationError("a task of the job sent two results: its rows would be committed twice")
-    return [_decoded_result(codec, job_key.decrypt(Role.RESULT, number, message)) for number, message in results]
+    decoded = {number: _decoded_result(codec, job_key.decrypt(Role.RESULT, number, message)) for number, message in results}
+    seen: set[str] = set()
+    for number, file in ((number, file) for number, result in decoded.items() for file in result.files):
+        # By its name, since a location can be spelled in several ways.
+        name = file.file_path.rpartition("/")[2]
+        # A file from before would be committed once more, or deleted where the commit fails.
+        if name in seen or not job_key.has_made(name):
+            raise AuthenticationError(f"{file.file_path}: task {number} reports a file that it did not write, or a file twice")
+        seen.add(name)
+
+    return list(decoded.values())
 
 
 def delete_files(io: EncryptingFileIO, files: Iterable[DataFile]) -> None:

@@ -31,7 +31,7 @@ from pyiceberg.expressions import BooleanExpression
 
 from tablecrypt import maintenance
 from tablecrypt.engines.job_keys import JobTicket, Role
-from tablecrypt.engines.job_messages import WorkItem, decode_items, encode_items
+from tablecrypt.engines.job_messages import WorkItem, check_items, decode_items, encode_items
 from tablecrypt.engines.protected_columns import JobColumns, ensure_column_keys, file_io_of_task
 from tablecrypt.errors import AuthenticationError, ConfigurationError, KmsError, TablecryptError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
@@ -107,13 +107,18 @@ class SparkRunner:
         # What a result may be made of: an executor that was taken over must not name classes of its choice.
         packages = frozenset({_OWN_PACKAGE, _module_of(function).partition(".")[0]})
 
+        def items_of(number: int, message: bytes) -> list[WorkItem]:
+            items = decode_items(job_key.decrypt(Role.RESULT, number, message), packages)
+            check_items(items, parts[number])
+            return items
+
         def job(numbers: Sequence[int]) -> list[WorkItem]:
             tasks = {
                 number: encode_items(WorkItem(index, works[index].work, works[index].keys) for index in parts[number]) for number in numbers
             }
             encrypted_tasks = {number: job_key.encrypt(Role.TASK, number, content) for number, content in tasks.items()}
             results = collected_results(self._spark, ticket, encrypted_shared, encrypted_tasks)
-            return [item for number, message in results for item in decode_items(job_key.decrypt(Role.RESULT, number, message), packages)]
+            return [item for number, message in results for item in items_of(number, message)]
 
         width = max(1, sizing.cores // 2)
         jobs = [partial(job, range(start, min(start + width, len(parts)))) for start in range(0, len(parts), width)]

@@ -1,36 +1,62 @@
-"""A REST server that answers with what is no list of names: one error that says so, and quotes nothing of the answer."""
+"""A REST server that answers with what is no list of names, or what else was asked for, or with a list that has no end: one error, which
+quotes nothing of the answer.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import Any, Final
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
+from pyiceberg.view.metadata import ViewVersion
 
 from tablecrypt.errors import FormatError
+from tablecrypt.maintenance.catalog_tables import identifiers_of
 from tablecrypt_catalog import EncryptedRestCatalog
 from tests.support.http_server import HttpServer
+from tests.support.tables import SCHEMA
 
 _NAMESPACE: Final = "GET /v1/{prefix}/namespaces/{namespace}"
-_ENDPOINTS: Final = ["GET /v1/{prefix}/namespaces", _NAMESPACE, f"{_NAMESPACE}/tables", f"{_NAMESPACE}/views"]
+_ENDPOINTS: Final = [
+    "GET /v1/{prefix}/namespaces",
+    *(f"{_NAMESPACE}{what}" for what in ("", "/tables", "/views", "/tables/{table}/credentials")),
+    *(f"POST{_NAMESPACE.removeprefix('GET')}{what}" for what in ("/properties", "/views")),
+]
 CONFIGURATION: Final = json.dumps({"defaults": {}, "overrides": {}, "endpoints": _ENDPOINTS}).encode()
 ANSWERS: Final = (
     b"",
     b"null",
     b"[]",
-    b'{"identifiers": "s3cret", "namespaces": "s3cret", "namespace": 5}',
+    b'{"identifiers": "s3cret", "namespaces": "s3cret", "namespace": 5, "storage-credentials": [{"prefix": "s3", "config": "s3cret"}]}',
     b'{"identifiers": [{"namespace": "s3cret", "name": {}}], "namespaces": [5], "properties": []}',
     b'{"identifiers": [{"namespace": ["\\ud800"], "name": "t"}], "namespaces": [["\\ud800"]], "namespace": ["\\ud800"]}',
     b"[" * 100_000,
     b"\xff\xfe",
+)
+VIEW: Final = ViewVersion.model_validate(
+    {
+        "version-id": 1,
+        "schema-id": 0,
+        "timestamp-ms": 1,
+        "summary": {},
+        "representations": [{"type": "sql", "sql": "SELECT 1", "dialect": "spark"}],
+        "default-namespace": ["db"],
+    }
 )
 LISTINGS: Final[dict[str, Callable[[EncryptedRestCatalog], object]]] = {
     "a list of tables": lambda catalog: catalog.list_tables("db"),
     "a list of views": lambda catalog: catalog.list_views("db"),
     "a list of namespaces": lambda catalog: catalog.list_namespaces(),
     "the properties of a namespace": lambda catalog: catalog.load_namespace_properties("db"),
+    "changed properties": lambda catalog: catalog.update_namespace_properties("db", {"one"}, {"other": "value"}),
+    "credentials": lambda catalog: catalog.load_credentials("db.t", "s3://lake/db/t"),
+    "the metadata of a view": lambda catalog: catalog.create_view("db.v", SCHEMA, VIEW),
 }
+
+
+PAGED: Final = [what for what in LISTINGS if what.startswith("a list of")]
 
 
 class Odd(HttpServer):
@@ -52,3 +78,96 @@ def test_an_answer_that_is_no_list_is_one_error(what: str, answer: bytes) -> Non
 
     assert "s3cret" not in str(refused.value)
     assert refused.value.__cause__ is None
+
+
+class Paged(HttpServer):
+    """A catalog that answers with empty pages, of which `next_of` tells the token of the next by the number of the request.
+
+    Attributes:
+        tokens: those that pages were asked for with.
+        answers: what some requests get in place of a page, by their numbers.
+    """
+
+    def __init__(self, next_of: Callable[[int], str | None], answers: Mapping[int, int] | None = None) -> None:
+        self.tokens: list[str | None] = []
+        self._next_of = next_of
+        self._answers = answers or {}
+        super().__init__()
+
+    def serve(self, method: str, path: str, headers: Mapping[str, str], body: bytes) -> tuple[int, bytes, Mapping[str, str]]:
+        if path.startswith("/v1/config"):
+            return 200, CONFIGURATION, {}
+        [token] = parse_qs(urlsplit(path).query).get("pageToken", [None])
+        self.tokens.append(token)
+        number = len(self.tokens)
+        page: dict[str, Any] = {"identifiers": [], "namespaces": [], "next-page-token": self._next_of(number)}
+        return self._answers.get(number, 200), json.dumps(page).encode(), {}
+
+
+@pytest.mark.parametrize("tokens", ["s3cret", "s3cret other"], ids=["itself", "an earlier page"])
+@pytest.mark.parametrize("what", PAGED)
+def test_a_list_whose_pages_lead_in_a_circle_ends_with_one_error(what: str, tokens: str) -> None:
+    names = tokens.split()
+    with (
+        Paged(lambda number: names[number % len(names)]) as server,
+        pytest.raises(FormatError, match=f"gives {what} without an end") as refused,
+    ):
+        LISTINGS[what](EncryptedRestCatalog("odd", uri=server.uri))
+
+    assert len(server.tokens) == len(names) + 2
+    assert "s3cret" not in str(refused.value)
+
+
+def test_a_list_of_ever_new_pages_ends_with_one_error() -> None:
+    with Paged(lambda number: f"s3cret-{number}") as server, pytest.raises(FormatError, match="on more than 1000 pages") as refused:
+        EncryptedRestCatalog("odd", uri=server.uri).list_tables("db")
+
+    assert len(server.tokens) == 1_001
+    assert "s3cret" not in str(refused.value)
+
+
+def test_a_list_begins_anew_after_a_token_that_has_expired() -> None:
+    with Paged({1: "second", 2: "third", 4: "second", 5: "third"}.get, {3: 401}) as server:
+        assert EncryptedRestCatalog("odd", uri=server.uri).list_tables("db") == []
+
+    assert server.tokens == [None, "second", "third"] * 2
+
+
+@pytest.mark.parametrize("namespace", [["other"], [], ["d"], ["other", "db"]], ids=".".join)
+@pytest.mark.parametrize("what", ["a list of tables", "a list of views"])
+def test_a_list_with_names_of_another_namespace_is_refused(what: str, namespace: list[str]) -> None:
+    names = {"identifiers": [{"namespace": ["db"], "name": "t"}, {"namespace": namespace, "name": "s3cret"}]}
+    with Odd(json.dumps(names).encode()) as server, pytest.raises(FormatError, match="has names that are not in it") as refused:
+        LISTINGS[what](EncryptedRestCatalog("odd", uri=server.uri))
+
+    assert "s3cret" not in str(refused.value)
+
+
+@pytest.mark.parametrize("other", [["other"], ["other", "below"], []], ids=".".join)
+def test_a_list_of_namespaces_has_those_that_are_in_the_one_alone(other: list[str]) -> None:
+    for names, found in (
+        ([["db", "below"], ["db"]], [("db", "below")]),
+        ([["DB", "below"]], [("DB", "below")]),
+        ([["db", "below"], other], None),
+    ):
+        with Odd(json.dumps({"namespaces": names}).encode()) as server:
+            catalog = EncryptedRestCatalog("odd", uri=server.uri)
+            if found is not None:
+                assert catalog.list_namespaces("db") == found
+                continue
+            with pytest.raises(FormatError, match="has names that are not in it"):
+                catalog.list_namespaces("db")
+
+
+class Deep(Odd):
+    """A catalog whose every namespace has another one in it."""
+
+    def serve(self, method: str, path: str, headers: Mapping[str, str], body: bytes) -> tuple[int, bytes, Mapping[str, str]]:
+        parent = parse_qs(urlsplit(path).query).get("parent", [""])[0].split("\x1f")
+        self.answer = json.dumps({"identifiers": [], "namespaces": [[*filter(None, parent), "below"]]}).encode()
+        return super().serve(method, path, headers, body)
+
+
+def test_a_walk_through_ever_deeper_namespaces_ends_with_one_error() -> None:
+    with Deep(b"") as server, pytest.raises(FormatError, match="more than 100 levels deep"):
+        identifiers_of(EncryptedRestCatalog("odd", uri=server.uri))

@@ -20,6 +20,7 @@ from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.engines.job_messages import (
     WorkItem,
+    check_items,
     decode_items,
     decode_positions,
     encode_items,
@@ -97,6 +98,36 @@ def test_cut_items_are_refused(items: list[WorkItem], cut: int) -> None:
 
     with pytest.raises(FormatError):
         decode_items(content[: max(0, len(content) - cut)], OWN)
+
+
+ERROR = TamperedFileError("a", "b")
+
+
+@pytest.mark.parametrize(
+    "results",
+    [[(3, 0), (5, 0), (7, 0)], [(5, 0), (3, 0), (7, 0)], [(3, 0), (5, ERROR)], [(7, ERROR)]],
+    ids=["all", "in another order", "up to an error", "an error at once"],
+)
+def test_one_result_of_each_work_is_taken_up_to_the_first_error(results: list[tuple[int, Any]]) -> None:
+    check_items([WorkItem(index, value) for index, value in results], range(3, 9, 2))
+
+
+@pytest.mark.parametrize(
+    "results",
+    [
+        [],
+        [(3, 0), (5, 0)],
+        [(3, 0), (5, 0), (4, 0)],
+        [(3, 0), (5, 0), (7, 0), (9, 0)],
+        [(3, 0), (3, 0), (7, 0)],
+        [(4, ERROR)],
+        [(3, ERROR), (5, 0)],
+    ],
+    ids=["none", "too few", "another's", "one more", "one twice", "another's error", "too few behind an error"],
+)
+def test_results_that_are_not_those_of_the_tasks_works_are_refused(results: list[tuple[int, Any]]) -> None:
+    with pytest.raises(FormatError, match="not one of each of its works"):
+        check_items([WorkItem(index, value) for index, value in results], range(3, 9, 2))
 
 
 @given(content=mutations(seeds_of("work items")))

@@ -22,6 +22,8 @@ class HttpServer(StoppedAtTheEnd):
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
+            # Else a client waits 40 ms for the body behind each head.
+            disable_nagle_algorithm = True
 
             def handle_any(self) -> None:
                 body = self.rfile.read(int(self.headers.get("Content-Length") or 0))

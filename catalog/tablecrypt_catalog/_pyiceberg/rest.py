@@ -1,6 +1,8 @@
 """The client of REST catalogs: requests, headers, authentication, vended credentials and error codes stay PyIceberg's own.
 
-RestCatalog: list_tables, list_views, list_namespaces, load_namespace_properties
+RestCatalog: list_tables, list_views, list_namespaces, load_namespace_properties, register_table
+RestCatalog: update_namespace_properties, create_view, load_credentials
+AuthManagerAdapter           the header of each request, with an error of its own
 RestCatalog: _session, _create_session, _config_headers, _check_endpoint, _supported_endpoints, _split_identifier_for_path, _create_table
 RestCatalog: _fetch_config, _response_to_table, _response_to_staged_table, _resolve_storage_credentials, _auth_manager
                              where a server's configuration comes in: what it may say is decided by tablecrypt/properties.py
@@ -13,24 +15,27 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import urljoin, urlsplit
 
 from pydantic import Field, ValidationError
-from pyiceberg.catalog import TOKEN, URI
+from pyiceberg.catalog import TOKEN, URI, PropertiesUpdateSummary
 from pyiceberg.catalog.rest import (
     _RETRY_ARGS,
+    AUTH,
     AUTHORIZATION_HEADER,
     BEARER_PREFIX,
     SNAPSHOT_LOADING_MODE,
+    SSL,
     Capability,
     Endpoints,
     IdentifierKind,
     RestCatalog,
     TableResponse,
 )
-from pyiceberg.catalog.rest.auth import AUTH_MANAGER
+from pyiceberg.catalog.rest.auth import AUTH_MANAGER, AuthManager, AuthManagerAdapter
 from pyiceberg.catalog.rest.response import _handle_non_200_response as raise_for_answer
 from pyiceberg.exceptions import (
     CommitFailedException,
@@ -39,16 +44,18 @@ from pyiceberg.exceptions import (
     NoSuchViewError,
     ViewAlreadyExistsError,
 )
+from pyiceberg.exceptions import ValidationError as InvalidMetadataError
 from pyiceberg.io import FileIO
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import StagedTable, Table
 from pyiceberg.table.sorting import SortOrder
-from pyiceberg.typedef import UTF8, Identifier, Properties
-from requests import HTTPError, RequestException, Response, Session
+from pyiceberg.typedef import EMPTY_DICT, UTF8, Identifier, Properties
+from pyiceberg.view import View
+from requests import HTTPError, PreparedRequest, RequestException, Response, Session
 from tenacity import retry
 
-from tablecrypt.errors import ConfigurationError, FormatError, ReadRestrictionError
+from tablecrypt.errors import ConfigurationError, FormatError, ReadRestrictionError, TablecryptError
 from tablecrypt.files.stores import file_io_for
 from tablecrypt.printable import printable
 from tablecrypt.properties import KMS_VENDED, check_table_properties, taken_from_server
@@ -70,12 +77,28 @@ COMMIT_ERRORS: dict[int, type[Exception]] = {
     502: CommitStateUnknownException,
     504: CommitStateUnknownException,
 }
-_CREATION: Final[ContextVar[str]] = ContextVar("what a server answered to the creation of a table")
+_NEW_TABLE: Final[ContextVar[str]] = ContextVar("what a server answered to the creation or registration of a table", default="")
+_MOST_PAGES: Final = 1_000
+"""Of one listing: servers put a hundred names or more on a page, unless a client asks for fewer."""
 
 
 def twice_if_unauthorized(request: F) -> F:
     """Send a request once more, with a fresh token, where the server says that the token has expired."""
     return retry(**_RETRY_ARGS)(request)  # type: ignore[call-overload, no-any-return]
+
+
+_MOST_LEVELS: Final = 100
+
+
+@dataclass(frozen=True)
+class _Listing:
+    """What is listed, and the addresses of the pages that were read of it."""
+
+    what: str
+    pages: set[str] = field(default_factory=set)
+
+
+_LISTING: Final[ContextVar[_Listing | None]] = ContextVar("the listing that is being read", default=None)
 
 
 class TableAnswer(TableResponse):
@@ -152,22 +175,31 @@ class RestCatalogAdapter(RestCatalog):
         return _text(response, COMMIT_ERRORS)
 
     def list_tables(self, namespace: str | Identifier) -> list[Identifier]:
-        """Return the names of a namespace's tables. FormatError where the answer is no list of names."""
+        """Return the names of a namespace's tables. FormatError where the answer is no list of names in it."""
         with self._reading("a list of tables"):
-            found: list[Identifier] = super().list_tables(namespace)
-            return found
+            return self._in_namespace(namespace, super().list_tables(namespace))
 
     def list_views(self, namespace: str | Identifier) -> list[Identifier]:
-        """Return the names of a namespace's views. FormatError where the answer is no list of names."""
+        """Return the names of a namespace's views. FormatError where the answer is no list of names in it."""
         with self._reading("a list of views"):
-            found: list[Identifier] = super().list_views(namespace)
-            return found
+            return self._in_namespace(namespace, super().list_views(namespace))
 
     def list_namespaces(self, namespace: str | Identifier = ()) -> list[Identifier]:
-        """Return the namespaces in another, or at the top. FormatError where the answer is no list of names."""
+        """Return the namespaces in another, or at the top. FormatError where the answer is no list of names in it, or they lie too deep."""
+        around = self.identifier_to_tuple(namespace)
+        # A walk through namespaces that each have another one in them would not end.
+        if len(around) == _MOST_LEVELS:
+            raise FormatError(f"catalog {self.name}: the server has namespaces in namespaces, more than {_MOST_LEVELS} levels deep")
         with self._reading("a list of namespaces"):
-            found: list[Identifier] = super().list_namespaces(namespace)
-            return found
+            # Some servers list the namespace itself among those in it.
+            return self._in_namespace(around, [each for each in super().list_namespaces(around) if each != around])
+
+    def _in_namespace(self, namespace: str | Identifier, found: list[Identifier]) -> list[Identifier]:
+        """Return names, all of which are in a namespace. Who drops what is in one would else drop what is not, and forget its pins."""
+        around = _folded(self.identifier_to_tuple(namespace))
+        if any(len(each) <= len(around) or _folded(each[: len(around)]) != around for each in found):
+            raise FormatError(f"catalog {self.name}: the server's list of what is in a namespace has names that are not in it")
+        return found
 
     def load_namespace_properties(self, namespace: str | Identifier) -> Properties:
         """Return the properties of a namespace. FormatError where the answer has none."""
@@ -175,13 +207,30 @@ class RestCatalogAdapter(RestCatalog):
             found: Properties = super().load_namespace_properties(namespace)
             return found
 
+    def update_namespace_properties(
+        self, namespace: str | Identifier, removals: set[str] | None = None, updates: Properties = EMPTY_DICT
+    ) -> PropertiesUpdateSummary:
+        """Change the properties of a namespace. FormatError where the answer does not say what was changed."""
+        with self._reading("changed properties"):
+            changed: PropertiesUpdateSummary = super().update_namespace_properties(namespace, removals, updates)
+            return changed
+
+    def create_view(self, *args: Any, **kwargs: Any) -> View:
+        """Create a view. FormatError where the answer is none."""
+        with self._reading("the metadata of a view"):
+            made: View = super().create_view(*args, **kwargs)
+            return made
+
     @contextmanager
     def _reading(self, what: str) -> Iterator[None]:
+        reading = _LISTING.set(_Listing(what))
         try:
             yield
         except ValidationError as error:
             # Pydantic's own text, which a chained error would print, quotes the answer.
             raise FormatError(f"catalog {self.name}: the server's answer cannot be read as {what}: {type(error).__name__}") from None
+        finally:
+            _LISTING.reset(reading)
 
     @property
     def has_views(self) -> bool:
@@ -244,26 +293,50 @@ class RestCatalogAdapter(RestCatalog):
         session.hooks["response"].append(partial(_refuse_elsewhere, session))
 
     def _create_session(self) -> Session:
-        session = super()._create_session()
-        session.hooks["response"].append(_keep_creation)
+        try:
+            session = super()._create_session()
+        # PyIceberg takes both for mappings with the right names.
+        except (AttributeError, TypeError) as error:
+            raise ConfigurationError(f"catalog {self.name}: {AUTH} or {SSL} cannot be used: {printable(error)}") from None
+
+        if self._auth_manager is not None:
+            session.auth = _NamedAuth(self.name, self._auth_manager)
+        session.hooks["response"].extend((_keep_new_table, partial(_refuse_endless, self.name)))
         if KMS_VENDED.is_true(self.properties):
             session.headers[_DELEGATION] = ",".join((str(session.headers[_DELEGATION]), _KMS_DELEGATION))
         return session
 
     def _create_table(self, *args: Any, **kwargs: Any) -> TableAnswer:
         """PyIceberg's own, with the whole answer. Raises RestrictedCreationError where its reader is restricted."""
-        try:
+        with self._reading_table("a creation"):
             super()._create_table(*args, **kwargs)
-            answer = TableAnswer.model_validate_json(_CREATION.get())
-        except ValidationError as error:
-            # Pydantic's own text, which a chained error would print, quotes the answer: it may hold vended credentials.
-            raise FormatError(f"catalog {self.name}: the server's answer to a creation is no table: {problems_of(error)}") from None
-        finally:
-            _CREATION.set("")
+            answer = TableAnswer.model_validate_json(_NEW_TABLE.get())
 
         _refuse_restricted(answer)
 
         return answer
+
+    def register_table(self, identifier: str | Identifier, metadata_location: str, overwrite: bool = False) -> Table:
+        """Register a table by its metadata file. FormatError where the answer is no table."""
+        with self._reading_table("a registration"):
+            registered: Table = super().register_table(identifier, metadata_location, overwrite)
+            return registered
+
+    @contextmanager
+    def _reading_table(self, asked: str) -> Iterator[None]:
+        answer = f"catalog {self.name}: the server's answer to {asked} is no table"
+        try:
+            yield
+        except ValidationError as error:
+            # Pydantic's own text, which a chained error would print, quotes the answer: it may hold vended credentials.
+            raise FormatError(f"{answer}: {problems_of(error)}") from None
+        except (AttributeError, LookupError, TypeError, InvalidMetadataError) as error:
+            # Of PyIceberg's models, which take some parts for what they are not; without an answer, of the caller's arguments.
+            if not _NEW_TABLE.get():
+                raise
+            raise FormatError(f"{answer}: {type(error).__name__}") from None
+        finally:
+            _NEW_TABLE.set("")
 
     def file_io_of(self, response: TableResponse) -> FileIO:
         """Return the FileIO of an answer: the client's properties, and the credentials that the server vends for the client's endpoints.
@@ -287,8 +360,11 @@ class RestCatalogAdapter(RestCatalog):
 
         Raises:
             ConfigurationError: it names something else with them.
+            FormatError: the answer is none.
         """
-        return dict(self._taken(super().load_credentials(identifier, location)))
+        with self._reading("credentials"):
+            vended = super().load_credentials(identifier, location)
+        return dict(self._taken(vended))
 
     def _taken(self, sent: Properties) -> dict[str, str]:
         # A table's token is for the server that sent it: it is no part of a FileIO.
@@ -332,9 +408,31 @@ class RestCatalogAdapter(RestCatalog):
         return self.url(Endpoints.load_table, prefixed=True, **self._split_identifier_for_path(identifier))
 
 
+class _NamedAuth(AuthManagerAdapter):
+    """PyIceberg's, which says whose token it is where the token's server answers with none."""
+
+    def __init__(self, catalog: str, manager: AuthManager) -> None:
+        super().__init__(manager)
+        self._catalog = catalog
+
+    def __call__(self, request: PreparedRequest) -> PreparedRequest:
+        """Put the header into a request."""
+        try:
+            signed: PreparedRequest = super().__call__(request)
+        except TablecryptError:
+            raise
+        except (LookupError, TypeError, ValueError, RecursionError) as error:
+            # The texts of others may quote the answer, which a token may be in.
+            what = printable(error) if type(error) is ValueError else type(error).__name__
+            raise ConfigurationError(f"catalog {self._catalog}: {AUTH} gives no token: {what}") from None
+
+        return signed
+
+
 def problems_of(error: ValidationError) -> str:
-    """What a model found wrong, without a value of what it was given."""
-    return "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors(include_input=False))
+    """What a model found wrong, without the values that it was given."""
+    # In one line: some of PyIceberg's own messages quote what they refuse, and so do the names of unknown parts.
+    return printable("; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors(include_input=False)))
 
 
 def _refuse_elsewhere(session: Session, response: Response, **_: Any) -> None:
@@ -351,15 +449,39 @@ def _refuse_elsewhere(session: Session, response: Response, **_: Any) -> None:
         )
 
 
+def _folded(name: Identifier) -> Identifier:
+    # Servers on case-insensitive catalogs answer with names in small letters.
+    return tuple(part.casefold() for part in name)
+
+
 def _origin(url: str) -> str:
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
 
 
-def _keep_creation(response: Response, **_: Any) -> None:
-    """Keep the answer to the creation of a table: PyIceberg parses it itself, and leaves out what its model does not know."""
-    if response.request.method == "POST" and (response.request.url or "").partition("?")[0].endswith("/tables"):
-        _CREATION.set(response.text)
+def _refuse_endless(catalog: str, response: Response, **_: Any) -> None:
+    """Refuse a listing without an end, which PyIceberg would read for ever: one that leads back to a page of its own, or has too many."""
+    listing = _LISTING.get()
+    if listing is None:
+        return
+    # After a token that has expired, a listing begins anew, once.
+    if not response.ok:
+        listing.pages.clear()
+        return
+
+    page = response.request.url or ""
+    answer = f"catalog {catalog}: the server gives {listing.what}"
+    if page in listing.pages:
+        raise FormatError(f"{answer} without an end: a page names itself or an earlier one as the next")
+    if len(listing.pages) == _MOST_PAGES:
+        raise FormatError(f"{answer} on more than {_MOST_PAGES} pages: set a greater rest-page-size if there are so many names")
+    listing.pages.add(page)
+
+
+def _keep_new_table(response: Response, **_: Any) -> None:
+    """Keep the answer that brings a new table: PyIceberg parses it itself, and leaves out what its model does not know."""
+    if response.request.method == "POST" and (response.request.url or "").partition("?")[0].endswith(("/tables", "/register")):
+        _NEW_TABLE.set(response.text)
 
 
 def _refuse_restricted(answer: TableAnswer) -> None:

@@ -15,7 +15,8 @@ bytes. DEKs are in the clear here: the whole is only ever encrypted (task_keys.p
 The entries of files of that writer are those that the Python path would make: from the footer by the same code, with the table's metrics
 modes.
 
-Raises FormatError for bytes that are no such result, AuthenticationError where a result names a file that its task was not given.
+Raises FormatError for bytes that are no such result, AuthenticationError where a result names a file that its task was not given, or one
+twice.
 
 Iceberg table spec, "Manifests" (data_file), appendix D "Binary single-value serialization".
 """
@@ -46,7 +47,7 @@ from tablecrypt import _magics as magics
 from tablecrypt._bytes import ByteReader
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.crypto.secret import Secret
-from tablecrypt.errors import ConfigurationError, FormatError
+from tablecrypt.errors import AuthenticationError, ConfigurationError, FormatError
 from tablecrypt.files.locations import with_scheme
 from tablecrypt.manifests.records import DATA_FILE_POSITIONS, EncryptedDataFile
 from tablecrypt.table.file_entries import FileEntryCodec
@@ -206,13 +207,16 @@ def opened_results(key: ResultKey, locations: FileLocations, encrypted: bytes) -
         encrypted: for each task, in their order, the length of its result (4) and the result.
 
     Raises:
-        AuthenticationError: a result was changed on its way, or names a file that its task was not given.
+        AuthenticationError: a result was changed on its way, or names a file that its task was not given, or a file twice.
         FormatError: a result does not hold what it should.
     """
     results = []
     for task, message in enumerate(split_results(encrypted)):
         result = decode_result(key.decrypt(task, message))
         files = [replace(file, location=locations.as_table_has_it(file.location, task, result.attempt)) for file in result.files]
+        # Its rows would be committed twice.
+        if len({file.location for file in files}) != len(files):
+            raise AuthenticationError(f"writing task {task} reports a file twice")
         results.append(replace(result, files=files))
     return results
 

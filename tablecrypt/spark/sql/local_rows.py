@@ -1,11 +1,12 @@
 """Rows that Spark gets from the planner as a whole, as an Arrow stream: those of metadata tables, and what procedures return.
 
-Arrow types that Spark has not become some that it has, at the top and in structs:
+Arrow types that Spark has not become some that it has, at the top, in structs, lists and maps:
 
     timestamp in ms, without a zone     timestamp: moments of commits, which PyIceberg gives in UTC
     uuid, time, timestamp in ns         string
     fixed, large binary                 binary
     dictionary, large string            string
+    large list                          list
 """
 
 from __future__ import annotations
@@ -53,12 +54,22 @@ def _leaf(kind: pa.DataType) -> pa.DataType:
         return pa.timestamp("us", "UTC")
     if pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind):
         return pa.binary()
-    if pa.types.is_large_string(kind) or pa.types.is_time(kind) or (pa.types.is_timestamp(kind) and kind.unit == "ns"):
+    if pa.types.is_large_string(kind) or pa.types.is_time(kind) or (pa.types.is_timestamp(kind) and kind.unit == "ns") or kind == pa.uuid():
         return pa.string()
     if pa.types.is_dictionary(kind):
         return _leaf(kind.value_type)
+    if pa.types.is_map(kind):
+        return pa.map_(_leaf(kind.key_type), _leaf_of(kind.item_field))
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return pa.list_(_leaf_of(kind.value_field))
+    if pa.types.is_struct(kind):
+        return pa.struct([_leaf_of(field) for field in kind])
 
     return kind
+
+
+def _leaf_of(field: pa.Field) -> pa.Field:
+    return pa.field(field.name, _leaf(field.type), field.nullable)
 
 
 def _field(field: pa.Field, array: pa.Array) -> pa.Field:

@@ -78,14 +78,14 @@ class Write:
         respond(self.planner, commit_write, b"".join(map(sized, results)), write=self.handle, **fields)
 
 
-def report(location: str | None = None, attempt: int = ATTEMPT, deleted: dict[str, list[int]] | None = None) -> bytes:
-    """A task's result before it is encrypted, of one file at most."""
+def report(location: str | None = None, attempt: int = ATTEMPT, deleted: dict[str, list[int]] | None = None, *, times: int = 1) -> bytes:
+    """A task's result before it is encrypted, of one file at most, which it may name several times."""
     files = b""
     if location is not None:
         files = b"\x00" + sized(location.encode()) + struct.pack(">Q", 10) + sized(bytes(16)) + sized(bytes(16)) + sized(b"")
         files += struct.pack(">I", 0) + sized(b"no footer")
     deletes = b"".join(sized(name.encode()) + sized(BitMap(positions).serialize()) for name, positions in (deleted or {}).items())
-    return struct.pack(">QI", attempt, 1 if files else 0) + files + struct.pack(">I", len(deleted or {})) + deletes
+    return struct.pack(">QI", attempt, times if files else 0) + files * times + struct.pack(">I", len(deleted or {})) + deletes
 
 
 FORGERIES: Final[dict[str, tuple[Callable[[Write], bytes], type[Exception]]]] = {
@@ -94,6 +94,7 @@ FORGERIES: Final[dict[str, tuple[Callable[[Write], bytes], type[Exception]]]] = 
     "of another task": (lambda write: encrypted(write.key, TASK + 1, report(write.location)), AuthenticationError),
     "a file elsewhere": (lambda write: encrypted(write.key, TASK, report(write.location + "x")), AuthenticationError),
     "a file of another attempt": (lambda write: encrypted(write.key, TASK, report(write.location, ATTEMPT + 1)), AuthenticationError),
+    "a file twice": (lambda write: encrypted(write.key, TASK, report(write.location, times=2)), AuthenticationError),
     "a file without footer": (lambda write: encrypted(write.key, TASK, report(write.location)), FormatError),
     "deleted rows in an append": (lambda write: encrypted(write.key, TASK, report(deleted={"file:///x": [1]})), FormatError),
     "no result": (lambda write: encrypted(write.key, TASK, b""), FormatError),

@@ -1,18 +1,23 @@
-"""Metadata tables show partitions as Iceberg does, whatever the table's partitioning was."""
+"""Metadata tables show partitions as Iceberg does, whatever the table's partitioning was, and can be read whatever its columns are."""
 
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.transforms import BucketTransform
 
-from tablecrypt.spark.sql.metadata_tables import metadata_table
+from tablecrypt.spark.sql.local_rows import local_rows
+from tablecrypt.spark.sql.metadata_tables import NAMES, metadata_table
 from tablecrypt.table.table import EncryptedTable
-from tests.support.tables import encrypted_table, new_table
+from tests.spark.conftest import Lake
+from tests.support.tables import ENCRYPTED, MERGE_ON_READ, encrypted_table, new_table
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 ROWS = pa.table({"id": [1, 2], "category": ["c1", "c2"], "data": ["d1", "d2"]})
 
@@ -80,3 +85,32 @@ def test_fields_of_the_same_name_are_told_apart(table: EncryptedTable) -> None:
 
     [columns] = {tuple(row) for row in metadata_table(encrypted_table(table.refresh()), "files", None)["partition"].to_pylist()}
     assert columns == ("part_1000", "part")
+
+
+@pytest.mark.java
+@pytest.mark.slow
+def test_each_metadata_table_of_a_table_with_columns_of_any_type_can_be_read(spark: SparkSession, prod: Lake, new_name: str) -> None:
+    types = {
+        "list": pa.list_(pa.struct([("at", pa.time64("us")), ("names", pa.list_(pa.string()))])),
+        "map": pa.map_(pa.string(), pa.list_(pa.binary(5))),
+    }
+    columns = {name: pa.nulls(3, kind) for name, kind in types.items()}
+    columns["map"] = pa.array([[("k", [b"fixed"])]] * 3, types["map"])
+    rows = pa.table({"id": [0, 1, 2], **columns})
+    table = new_table(prod.catalog, new_name, rows.schema, appends=[rows], properties={**ENCRYPTED, **MERGE_ON_READ})
+    table.delete("id = 1")
+
+    counts = {name: spark.sql(f"SELECT * FROM prod.{new_name}.{name}").toArrow().num_rows for name in NAMES}
+    assert {name: counts[name] for name in ("entries", "data_files", "position_deletes")} == {
+        "entries": 2,
+        "data_files": 1,
+        "position_deletes": 1,
+    }
+
+
+def test_nested_types_become_such_as_spark_has() -> None:
+    nested = pa.large_list(pa.struct([("id", pa.uuid()), ("map", pa.map_(pa.large_string(), pa.large_list(pa.binary(5))))]))
+    shown = local_rows("rows", pa.table({"of_struct": pa.nulls(2, pa.struct([("nested", nested)]))}))
+
+    of_spark = pa.list_(pa.struct([("id", pa.string()), ("map", pa.map_(pa.string(), pa.list_(pa.binary())))]))
+    assert pa.ipc.open_stream(shown.content).read_all().schema.field("of_struct").type == pa.struct([("nested", of_spark)])

@@ -1,0 +1,100 @@
+"""Results of workers that were taken over: nothing is committed that the worker did not write, and no file of a table is deleted."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Sequence
+from copy import copy
+from pathlib import Path
+from typing import Final
+
+import pytest
+from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.manifest import DataFile
+
+from tablecrypt.engines.job_keys import Role
+from tablecrypt.engines.tasks import WritingTask, decrypted_results
+from tablecrypt.engines.writes import begin_write, commit_files, commit_to, current_table
+from tablecrypt.errors import AuthenticationError
+from tablecrypt.manifests.records import DATA_FILE_POSITIONS
+from tablecrypt.table.file_entries import FileEntryCodec
+from tablecrypt.table.table import EncryptedTable
+from tests.support.tables import data_files, data_paths, encrypted_table, ids, key_file_kms, new_table, rows
+
+Forge = Callable[[list[DataFile], "Others"], Sequence[DataFile]]
+
+
+class Others:
+    """Files that a worker can name and has not written in this job: of the table, of another one, and of another job."""
+
+    def __init__(self, table: EncryptedTable, other: EncryptedTable, written_before: Sequence[DataFile]) -> None:
+        self.own, self.other, self.before = data_files(table)[0], data_files(other)[0], written_before[0]
+
+
+@pytest.fixture
+def lake(warehouse: Path) -> Catalog:
+    """A catalog whose keys other processes reach, with a table of the rows 0 and 1, and another one."""
+    kms = key_file_kms(warehouse.parent / f"{warehouse.name}.keys.json")
+    place = {"uri": f"sqlite:///{warehouse.parent}/{warehouse.name}.db", "warehouse": warehouse.as_uri()}
+    catalog = load_catalog("prod", **{"py-catalog-impl": "tablecrypt_catalog.EncryptedSqlCatalog", **place, **kms})
+    catalog.create_namespace("db")
+    new_table(catalog, appends=[rows(0, 2)])
+    new_table(catalog, "db.other", appends=[rows(100, 1)])
+    return catalog
+
+
+def job(table: EncryptedTable, forge: Callable[[list[DataFile]], Sequence[DataFile]]) -> None:
+    """Append the rows 10 and 11 by two tasks, of which the second reports what `forge` makes of its files."""
+    running, access = begin_write(table, "main", "Ray")
+    shared = running.key.encrypt(Role.SHARED, 0, pickle.dumps(access))
+    messages = []
+    for number in (0, 1):
+        task = WritingTask.open(running.ticket, shared, number, 0)
+        files = task.write(rows(10 + number, 1))
+        messages.append((number, task.encrypted_result(list(forge(files)) if number else files)))
+
+    files = [file for result in decrypted_results(running.key, FileEntryCodec(running.metadata), messages) for file in result.files]
+    commit_files(current_table(table, running, files), running, files, commit_to(table, "main", None), overwrites=False)
+
+
+def written_before(table: EncryptedTable) -> list[DataFile]:
+    """What a job wrote that is over."""
+    running, access = begin_write(table, "main", "Ray")
+    shared = running.key.encrypt(Role.SHARED, 0, pickle.dumps(access))
+    return WritingTask.open(running.ticket, shared, 1, 0).write(rows(50, 1))
+
+
+def at(file: DataFile, location: str) -> DataFile:
+    file[DATA_FILE_POSITIONS["file_path"]] = location
+    return file
+
+
+FORGED: Final[dict[str, Forge]] = {
+    "a file of the table": lambda files, others: [*files, others.own],
+    "a file of another table": lambda files, others: [*files, others.other],
+    "a file of another job": lambda files, others: [*files, others.before],
+    "a file twice": lambda files, others: [*files, *files],
+    "a file twice in other words": lambda files, others: [*files, at(copy(files[0]), files[0].file_path.replace("file://", "file:"))],
+    "the place of a file of the table": lambda files, others: [at(files[0], others.own.file_path)],
+    "a place outside of the table": lambda files, others: [at(files[0], "file:///elsewhere/data.parquet")],
+    "a folder with the name of the file": lambda files, others: [at(files[0], f"{files[0].file_path}/data.parquet")],
+}
+
+
+@pytest.mark.parametrize("forge", FORGED.values(), ids=FORGED)
+def test_a_result_that_names_files_which_its_job_did_not_write_is_refused_and_deletes_nothing(lake: Catalog, forge: Forge) -> None:
+    table, other = (encrypted_table(lake.load_table(name)) for name in ("db.t", "db.other"))
+    others = Others(table, other, written_before(table))
+    before = [*data_paths(table), *data_paths(other)]
+
+    with pytest.raises(AuthenticationError, match="reports a file that it did not write, or a file twice"):
+        job(table, lambda files: forge(files, others))
+
+    assert ids(lake.load_table("db.t")) == [0, 1]
+    assert all(path.is_file() for path in before)
+
+
+def test_the_result_of_an_honest_worker_is_committed(lake: Catalog) -> None:
+    job(encrypted_table(lake.load_table("db.t")), lambda files: files)
+
+    assert ids(lake.load_table("db.t")) == [0, 1, 10, 11]
