@@ -131,11 +131,12 @@ def test_bytes_after_the_last_entry_are_refused() -> None:
 
 def test_a_result_that_came_twice_is_refused() -> None:
     key = JobKey(bytes(16), Secret(bytes(32)))
+    path = f"file:///table/data/00000-3-{key.new_uuid()}.parquet"
     no_marks = encode_positions({})
-    encrypted = key.encrypt(Role.RESULT, 3, len(no_marks).to_bytes(8, "little") + no_marks + CODEC.encode_files([data_file()]))
+    encrypted = key.encrypt(Role.RESULT, 3, len(no_marks).to_bytes(8, "little") + no_marks + CODEC.encode_files([data_file(path)]))
 
     [result] = decrypted_results(key, CODEC, [(3, encrypted)])
-    assert [file.file_path for file in result.files] == ["file:///table/data/a.parquet"]
+    assert [file.file_path for file in result.files] == [path]
     with pytest.raises(AuthenticationError, match="sent two results"):
         decrypted_results(key, CODEC, [(3, encrypted), (3, encrypted)])
     with pytest.raises(AuthenticationError):
