@@ -379,6 +379,9 @@ def _collector_paused() -> Iterator[None]:
 def _validated(document: Any) -> TableMetadata:
     if not isinstance(document, dict):
         raise ValueError("it is not a JSON object")
+    # Said here, since PyIceberg's error would show the document: a file that is no metadata may be one of keys.
+    if "format-version" not in document:
+        raise ValueError("it has no format-version")
     if not isinstance(document.get("properties", {}), dict):
         raise ValueError("its properties are no JSON object")
     # Validating changes the object at the top.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import traceback
 from pathlib import Path
 
 import pyarrow as pa
@@ -12,8 +14,9 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 from pyiceberg.types import StringType
 
-from tablecrypt.errors import ConfigurationError
+from tablecrypt.errors import ConfigurationError, FormatError
 from tablecrypt.kms.factory import shared_kms
+from tablecrypt.kms.local_file import create_key_file
 from tablecrypt_catalog import EncryptedInMemoryCatalog, EncryptedSqlCatalog, encrypted
 from tests.support.aws import AwsServer
 from tests.support.plaintext import CANARY
@@ -87,3 +90,14 @@ def test_engines_that_open_files_themselves_are_refused_with_the_way_to_go(catal
     for use in (table.to_daft, table.to_bodo, table.__datafusion_table_provider__):
         with pytest.raises(Exception, match="to_arrow"):
             use()
+
+
+def test_a_key_file_in_the_place_of_metadata_is_refused_and_not_shown(catalog: EncryptedSqlCatalog, unwatched_warehouse: Path) -> None:
+    key_file = unwatched_warehouse / "master.keys"
+    create_key_file(key_file, "orders")
+    key = json.loads(key_file.read_text())["keys"]["orders"]["1"]
+
+    with pytest.raises(FormatError, match="it has no format-version") as refused:
+        catalog.register_table("db.t", str(key_file))
+
+    assert key not in "".join(traceback.format_exception(refused.value))
