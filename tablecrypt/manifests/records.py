@@ -147,6 +147,9 @@ class EncryptedDataFile(SensitiveRecord, DataFile):
 
     def without_statistics_of(self, field_ids: Collection[int]) -> EncryptedDataFile:
         """Return the file without sizes, counts and bounds of these columns: itself where it has none of them."""
+        if not field_ids:
+            return self
+
         told = {name: by_field for name in STATISTICS if (by_field := self[DATA_FILE_POSITIONS[name]])}
         left = {name: {each: value for each, value in by_field.items() if each not in field_ids} for name, by_field in told.items()}
         if left == told:

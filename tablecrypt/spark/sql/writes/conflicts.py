@@ -119,9 +119,12 @@ def may_match(row_filter: BooleanExpression) -> Matches:
         schema = metadata.schema()
         if not _partition_matches(metadata, schema, row_filter, file):
             return False
+        if file.content != DataFileContent.DATA:
+            return True
+
         # How old a file is, is not known here: of a protected column none tells anything.
         told = EncryptedDataFile.of(file).without_statistics_of(told_until(metadata.properties, schema))
-        return file.content != DataFileContent.DATA or InclusiveMetricsEvaluator(schema, row_filter, True, False).eval(told)
+        return InclusiveMetricsEvaluator(schema, row_filter, True, False).eval(told)
 
     return matches
 
