@@ -80,14 +80,13 @@ COMMIT_ERRORS: dict[int, type[Exception]] = {
 _NEW_TABLE: Final[ContextVar[str]] = ContextVar("what a server answered to the creation or registration of a table", default="")
 _MOST_PAGES: Final = 1_000
 """Of one listing: servers put a hundred names or more on a page, unless a client asks for fewer."""
+_MOST_LEVELS: Final = 100
+"""Of namespaces in namespaces."""
 
 
 def twice_if_unauthorized(request: F) -> F:
     """Send a request once more, with a fresh token, where the server says that the token has expired."""
     return retry(**_RETRY_ARGS)(request)  # type: ignore[call-overload, no-any-return]
-
-
-_MOST_LEVELS: Final = 100
 
 
 @dataclass(frozen=True)

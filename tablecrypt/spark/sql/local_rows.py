@@ -42,12 +42,12 @@ def _for_spark(array: pa.Array) -> pa.Array:
         # Arrow's cast of a uuid takes its 16 bytes for UTF-8.
         return pa.array([None if value is None else str(value) for value in array.to_pylist()], pa.string())
 
-    wanted = _leaf(kind)
+    wanted = _spark_type(kind)
 
     return array if wanted == kind else array.cast(wanted)
 
 
-def _leaf(kind: pa.DataType) -> pa.DataType:
+def _spark_type(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_timestamp(kind) and kind.unit in ("s", "ms"):
         return pa.timestamp("us", "UTC")
     if pa.types.is_timestamp(kind) and kind.unit == "us" and kind.tz is not None:
@@ -57,19 +57,19 @@ def _leaf(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_large_string(kind) or pa.types.is_time(kind) or (pa.types.is_timestamp(kind) and kind.unit == "ns") or kind == pa.uuid():
         return pa.string()
     if pa.types.is_dictionary(kind):
-        return _leaf(kind.value_type)
+        return _spark_type(kind.value_type)
     if pa.types.is_map(kind):
-        return pa.map_(_leaf(kind.key_type), _leaf_of(kind.item_field))
+        return pa.map_(_spark_type(kind.key_type), _spark_field(kind.item_field))
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        return pa.list_(_leaf_of(kind.value_field))
+        return pa.list_(_spark_field(kind.value_field))
     if pa.types.is_struct(kind):
-        return pa.struct([_leaf_of(field) for field in kind])
+        return pa.struct([_spark_field(field) for field in kind])
 
     return kind
 
 
-def _leaf_of(field: pa.Field) -> pa.Field:
-    return pa.field(field.name, _leaf(field.type), field.nullable)
+def _spark_field(field: pa.Field) -> pa.Field:
+    return pa.field(field.name, _spark_type(field.type), field.nullable)
 
 
 def _field(field: pa.Field, array: pa.Array) -> pa.Field:
