@@ -32,7 +32,7 @@ from tablecrypt.spark.sql.programs.responses import known_planners
 from tests.spark.conftest import CATALOG, Lake, SparkRun
 from tests.support.aws import AwsServer
 from tests.support.compare import assert_same_rows
-from tests.support.held_reads import held_reads
+from tests.support.held_reads import held_reads, is_let_go
 from tests.support.key_search import file_keys, found
 from tests.support.plaintext import CANARY
 from tests.support.tables import new_table
@@ -567,17 +567,18 @@ def test_keys_and_the_relation_are_forgotten_with_the_last_plan_or_rdd_of_their_
     before, relations = held_reads(spark), known_planners(jvm_side(spark))
     derived = read(spark, valued, "db.values", path="jvm").where("id > 3").select("id")
 
-    assert held_reads(spark) == before, "keys are fetched when the rows are"
-    assert known_planners(jvm_side(spark)) == relations + 1
+    # What earlier reads left behind may go at any moment: only what is new counts.
+    assert held_reads(spark) <= before, "keys are fetched when the rows are"
+    [relation] = known_planners(jvm_side(spark)) - relations
     assert derived.count() == 113
     rdd = derived.rdd
     del derived
     gc.collect()
     assert rdd.count() == 113
-    assert held_reads(spark) == before + 1
+    [held] = held_reads(spark) - before
     del rdd
-    assert held_reads(spark, before) == before
-    assert known_planners(jvm_side(spark)) <= relations
+    assert is_let_go(spark, held)
+    assert relation not in known_planners(jvm_side(spark))
 
 
 def test_no_key_is_in_plan_event_log_task_or_debug_log(spark_run: SparkRun, valued: Lake, caplog: pytest.LogCaptureFixture) -> None:

@@ -1,4 +1,4 @@
-"""How many reads Spark's driver still holds the keys of, in its JVM."""
+"""The reads whose keys Spark's driver still holds, in its JVM."""
 
 from __future__ import annotations
 
@@ -13,16 +13,22 @@ if TYPE_CHECKING:
 _MOST_LOOKS: Final = 300
 
 
-def held_reads(spark: SparkSession, expected: int | None = None) -> int:
-    """How many reads the driver's JVM still holds keys of, once what can be collected is gone in both processes.
+def held_reads(spark: SparkSession) -> frozenset[str]:
+    """The names of the reads that the driver's JVM holds keys of, once what can be collected is gone in both processes."""
+    looks: list[frozenset[str]] = []
+    while len(looks) < 3 or len(set(looks[-3:])) > 1:
+        looks.append(_held_after_collection(spark))
+    return looks[-1]
 
-    Spark's listeners let go of a query on threads of their own: so many are waited for, half a minute at the most.
-    """
+
+def is_let_go(spark: SparkSession, read: str) -> bool:
+    """Whether the driver's JVM lets go of a read within half a minute: Spark's listeners do so on threads of their own."""
+    return any(read not in _held_after_collection(spark) for _ in range(_MOST_LOOKS))
+
+
+def _held_after_collection(spark: SparkSession) -> frozenset[str]:
     jvm: Any = spark.sparkContext._jvm
-    counts: list[int] = []
-    while len(counts) < 3 or len(set(counts[-3:])) > 1 or (expected not in (None, counts[-1]) and len(counts) < _MOST_LOOKS):
-        gc.collect()
-        jvm.java.lang.System.gc()
-        jvm.java.lang.Thread.sleep(100)
-        counts.append(jvm_side(spark).endpoint.heldReads())
-    return counts[-1]
+    gc.collect()
+    jvm.java.lang.System.gc()
+    jvm.java.lang.Thread.sleep(100)
+    return frozenset(jvm_side(spark).endpoint.heldReads())

@@ -4,6 +4,8 @@ import com.fasterxml.jackson.databind.ObjectMapper;
 import java.io.IOException;
 import java.lang.ref.WeakReference;
 import java.security.KeyPair;
+import java.util.ArrayList;
+import java.util.List;
 import java.util.Map;
 import java.util.UUID;
 import java.util.concurrent.ConcurrentHashMap;
@@ -83,10 +85,10 @@ public class DriverEndpoint implements RpcEndpoint {
     return path.getFileSystem(conf).getFileStatus(path).getLen();
   }
 
-  /** How many reads are held by a plan or an RDD. */
-  public int heldReads() {
+  /** The names of the reads that a plan or an RDD holds. */
+  public List heldReads() {
     forgetReadsOfNoPlan();
-    return reads.size();
+    return new ArrayList(reads.keySet());
   }
 
   /** Hand out keys and deletes of a read's files for as long as something else holds these files. */

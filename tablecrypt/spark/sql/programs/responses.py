@@ -54,9 +54,9 @@ def new_planner(side: JvmSide, respond: Respond) -> Any:
     return _program(side).planner(respond)
 
 
-def known_planners(side: JvmSide) -> int:
-    """Return how many relations and writes the JVM may still ask about. A write that has ended does not count."""
-    return len(_program(side).responders)
+def known_planners(side: JvmSide) -> frozenset[str]:
+    """Return the names of the relations and writes that the JVM may still ask about, but for writes that have ended."""
+    return frozenset(_program(side).responders)
 
 
 @contextmanager
