@@ -7,11 +7,14 @@ from urllib.parse import urlsplit
 
 _OF_CATALOGS: Final = ("pyiceberg", "sqlalchemy", "botocore", "hive_metastore", "thrift", "strictyaml")
 """Packages whose errors are a catalog's, its database's, its server's or its configuration's."""
+_AZURE: Final = "azure"
+_OF_STORES: Final = (_AZURE, "google", "gcsfs", "aiohttp")
+"""Packages whose errors are a store's."""
 
 
 def is_external(error: Exception) -> bool:
     """Whether an error is one of storage, the network or the catalog rather than of this program."""
-    return isinstance(error, OSError) or type(error).__module__.partition(".")[0] in _OF_CATALOGS
+    return isinstance(error, OSError) or _package(error) in {*_OF_CATALOGS, *_OF_STORES}
 
 
 def said_of(error: Exception) -> str:
@@ -33,8 +36,15 @@ def said_of(error: Exception) -> str:
         return f"the Hive metastore cannot be reached ({error}): check that it runs, and the catalog's uri"
     if type(error) is OSError and error.strerror:  # the system's own, such as a full disk
         return f"{error.strerror}{f': {error.filename}' if error.filename else ''}"
+    if _package(error) == _AZURE:  # it goes on for many lines on each way to log in
+        advice = ": log in with az login, or set adls.* properties" if type(error).__name__ == "ClientAuthenticationError" else ""
+        return f"Azure's storage refused ({next(iter(str(error).splitlines()), '').rstrip('.')}){advice}"
 
     return f"{type(error).__name__}: {error}"
+
+
+def _package(error: Exception) -> str:
+    return type(error).__module__.partition(".")[0]
 
 
 def _root(error: BaseException) -> str:

@@ -37,7 +37,14 @@ from tablecrypt.table.protection.tags import tagged_columns, tags_of, written_ta
 from tablecrypt.table.table import EncryptedTable, plain_tables_opened
 from tablecrypt.table.table_files import check_garbage_is_collected
 from tablecrypt.table.transaction import EncryptedCreateTransaction
-from tablecrypt.table.updates import EncryptTableUpdate, UpgradeToVersion3Update, check_commit, check_migration, with_copies
+from tablecrypt.table.updates import (
+    EncryptTableUpdate,
+    UpgradeToVersion3Update,
+    check_column_names,
+    check_commit,
+    check_migration,
+    with_copies,
+)
 from tablecrypt_catalog._pyiceberg.metastore import MetastoreCatalogAdapter, iceberg_schema
 from tablecrypt_catalog.new_table import NewTable, checked_existing
 from tablecrypt_catalog.pins.client import ClientPins, PinCheck
@@ -47,6 +54,7 @@ from tablecrypt_catalog.table_encryption import (
     check_catalog_properties,
     check_metadata,
     check_new_keys,
+    check_registration,
     check_updates,
     creation_properties,
     opened_table,
@@ -302,6 +310,7 @@ class EncryptingCatalog(Catalog):
                 )
             return new
 
+        check_column_names(new.fresh_schema)
         tagging = {names.COLUMN_TAGS.name: written_tags(tags)} if tags else {}
         properties = declared_at_creation({**new.properties, **tagging}, new.fresh_schema)
         if policy := ColumnPolicy.from_properties(properties):
@@ -367,7 +376,7 @@ class EncryptionMixin(EncryptingCatalog, MetastoreCatalogAdapter):
         Raises:
             PlaintextRefusedError: it has encryption.key-id and is not encrypted, or the catalog requires encryption.
         """
-        check_text("the name or the metadata location of a table", identifier, metadata_location)
+        check_registration(identifier, metadata_location)
         pin_check = self.client_pins.begin_check(identifier)
         with refusing_unreadable(identifier):
             # With the client's own properties: those in the metadata may name a FileIO or an endpoint.

@@ -10,11 +10,10 @@ from pyiceberg.catalog import MetastoreCatalog
 from pyiceberg.table import StagedTable, Table
 from pyiceberg.typedef import Identifier
 
-from tablecrypt.arguments import check_text
 from tablecrypt.table.metadata import EncryptedTableMetadata, MetadataFile, read_metadata_file
 from tablecrypt_catalog.encrypting_catalog import EncryptionMixin
 from tablecrypt_catalog.pins.hive import check_against_entry, pinned_columns, pinning_parameters, unpinned_metadata
-from tablecrypt_catalog.table_encryption import UnverifiedTable, is_encrypted
+from tablecrypt_catalog.table_encryption import UnverifiedTable, check_registration, is_encrypted
 
 
 class PinnedEntries(EncryptionMixin):
@@ -51,7 +50,7 @@ class PinnedEntries(EncryptionMixin):
 
     def register_table(self, identifier: str | Identifier, metadata_location: str, overwrite: bool = False) -> Table:
         """Register a table that exists already, encrypted or not, by its metadata file, and pin it if it is encrypted."""
-        check_text("the name or the metadata location of a table", identifier, metadata_location)
+        check_registration(identifier, metadata_location)
         file = self._metadata_file(metadata_location)
         metadata = file.parse()
         name = MetastoreCatalog.identifier_to_database_and_table(identifier)

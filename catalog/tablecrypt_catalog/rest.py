@@ -67,6 +67,7 @@ from tablecrypt_catalog.rest_views import RestViews
 from tablecrypt_catalog.table_encryption import (
     check_metadata,
     check_new_keys,
+    check_registration,
     check_updates,
     encrypted_table,
     is_encrypted,
@@ -210,7 +211,7 @@ class EncryptedRestCatalog(EncryptingCatalog, RestViews):
         The server reads the file, which this client may not be able to, so that the registration of a table that promises encryption and
         is not encrypted is undone. A table that was there before is not brought back.
         """
-        check_text("the name or the metadata location of a table", identifier, metadata_location)
+        check_registration(identifier, metadata_location)
         registered = super().register_table(identifier, metadata_location, overwrite)
         with self._dropping_again(identifier, registered.metadata, registered.metadata.snapshots, PlaintextRefusedError, KeyIdChangedError):
             return self.load_table(identifier)

@@ -53,6 +53,7 @@ from tablecrypt_catalog.pins.sql import (
 from tablecrypt_catalog.table_encryption import (
     UnverifiedTable,
     check_metadata,
+    check_registration,
     encrypted_table,
     new_metadata,
     proof_of_heads,
@@ -184,7 +185,7 @@ class EncryptedSqlCatalog(EncryptionMixin, SqlCatalogAdapter):
             TableAlreadyExistsError: there is a table of that name.
             KeyIdChangedError, MetadataRollbackError, TamperedFileError: the identifier has a pin that speaks against it.
         """
-        check_text("the name or the metadata location of a table", identifier, metadata_location)
+        check_registration(identifier, metadata_location)
         if overwrite:
             raise NotImplementedError("`overwrite` isn't supported")
 

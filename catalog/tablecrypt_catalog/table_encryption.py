@@ -44,6 +44,7 @@ from tablecrypt.table.foreign_engines import refuse_to_ray
 from tablecrypt.table.metadata import (
     EncryptedTableMetadata,
     MetadataFile,
+    check_metadata_location,
     check_whole,
     encrypted_metadata,
     has_encryption_traces,
@@ -61,6 +62,16 @@ from tablecrypt_catalog.pins.record import TableVersion, folders_on_first_sight,
 
 logger = logging.getLogger(__name__)
 _WARNED_UNPINNED: Final[set[tuple[str, Identifier]]] = set()
+
+
+def check_registration(identifier: str | Identifier, metadata_location: str) -> None:
+    """Refuse to register a table by a name or a location that nothing can have.
+
+    Raises:
+        ConfigurationError: UTF-8 cannot hold one of them, or the location is blank.
+    """
+    check_text("the name or the metadata location of a table", identifier, metadata_location)
+    check_metadata_location(metadata_location)
 
 
 @contextmanager

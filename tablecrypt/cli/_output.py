@@ -58,6 +58,8 @@ def say_warnings() -> None:
     # The handler of last resort alone: logging that the user has set up stays as it is.
     if logging.lastResort is not None:
         logging.lastResort.setFormatter(_OneLine(_LOGGED))
+        # It logs every way to log in, over many lines and at each attempt, before the error that says that there is none.
+        logging.getLogger("azure.identity").setLevel(logging.ERROR)
 
 
 def show(result: Any, as_json: bool, said: str = "") -> None:

@@ -36,6 +36,9 @@ def audit(
     from tablecrypt.maintenance import audit as audit_tables
 
     chosen.refuse_both()
+    # A blank name is the current folder.
+    if html_file is not None and html_file.is_dir():
+        raise ConfigurationError(f"--html {html_file} is a folder: name a file")
     if html_file is not None and not html_file.absolute().parent.is_dir():
         raise ConfigurationError(f"--html {html_file}: there is no folder {html_file.parent}")
 

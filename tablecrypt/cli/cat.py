@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 
 _COPIED = 1024 * 1024
+_MOST_ROWS = 2**63 - 1
 
 
 @click.command(
@@ -39,7 +40,7 @@ _COPIED = 1024 * 1024
 @click.argument("source", metavar="TABLE|FILE")
 @click.option("--columns", metavar="A,B,…", help="Only these columns, in this order.")
 @click.option("--where", metavar="FILTER", help="Only rows that pass this filter; tables only.")
-@click.option("--limit", type=click.IntRange(min=0), metavar="N", help="At most this many rows.")
+@click.option("--limit", type=click.IntRange(0, _MOST_ROWS), metavar="N", help="At most this many rows.")
 @click.option("--snapshot", type=int, metavar="ID", help="The table as it was at this snapshot.")
 @click.option(
     "--masked",

@@ -122,8 +122,10 @@ class Settings:
                 f"that there is (docs/how-to/restore.md): {error}"
             ) from error
         except NoSuchTableError as error:
+            from tablecrypt.maintenance.catalog_tables import tables_near
+
             path = f". If it is a file, write its path with a /: ./{name}" if Path(name).suffix in _OF_FILES else ""
-            raise NoSuchTableError(f"{error}{question(_tables_near(catalog, name.removeprefix(f'{catalog.name}.')))}{path}") from error
+            raise NoSuchTableError(f"{error}{tables_near(catalog, name)}{path}") from error
 
     def _tables_named(self, name: str) -> list[str]:
         """Return the tables that have a name of their own, or are in a namespace of it; none where the catalog cannot be asked."""
@@ -180,19 +182,6 @@ def _namespaces_near(catalog: Catalog, name: str) -> list[str]:
         around = catalog.identifier_to_tuple(name)[:-1]
         return names_near(name, (".".join(each) for each in catalog.list_namespaces(around)))
     except Exception as error:  # noqa: BLE001  without permission to list, the error says only that there is no such namespace
-        logger.debug("no names near %s: %s", name, error)
-        return []
-
-
-def _tables_near(catalog: Catalog, name: str) -> list[str]:
-    """Return the tables whose own name comes near, in the namespace that a name has or comes nearest to."""
-    namespace, _, own = name.rpartition(".")
-    try:
-        namespaces = {".".join(each): each for each in catalog.list_namespaces()}
-        inside = names_near(namespace, namespaces, 1)
-        tables = {each[-1]: each for place in inside for each in catalog.list_tables(namespaces[place])}
-        return [".".join(tables[each]) for each in names_near(own, tables)]
-    except Exception as error:  # noqa: BLE001  without permission to list, the error says only that there is no such table
         logger.debug("no names near %s: %s", name, error)
         return []
 

@@ -61,7 +61,7 @@ from pyiceberg.utils.properties import get_first_property_value
 from tablecrypt.errors import ConfigurationError, FormatError, MissingExtraError
 from tablecrypt.files.deletion import ParsedLocation, refuse_link, store_of
 from tablecrypt.files.raw_output import TABLE_METADATA_SUFFIXES, RawContent
-from tablecrypt.files.stores import check_location
+from tablecrypt.files.stores import check_reached
 from tablecrypt.maintenance._tables import metadata_folder
 from tablecrypt.printable import bytes_shown
 from tablecrypt.table.metadata import EncryptedTableMetadata, MetadataFile, read_metadata_file, read_named_metadata_file
@@ -113,7 +113,7 @@ def tables_at(io: FileIO, location: str) -> Iterator[tuple[str, uuid.UUID]]:
     Raises:
         ConfigurationError: no store has such a location.
     """
-    check_location(io.properties, location)
+    check_reached(io, location)
     for file in stored_files(io, f"{location}/metadata"):
         if file.location.endswith(TABLE_METADATA_SUFFIXES) and (found := table_uuid_in(io, file.location)) is not None:
             yield file.location, found
@@ -373,7 +373,7 @@ def read_older(table: EncryptedTable, location: str, is_given: bool = False) -> 
     """
     io = table.io
     if is_given:
-        check_location(io.inner.properties, location)
+        check_reached(io.inner, location)
     try:
         file = (
             read_metadata_file(io.inner.new_input(location)) if is_given else read_named_metadata_file(io.inner, location, io.own_folders)

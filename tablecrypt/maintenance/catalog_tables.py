@@ -24,7 +24,7 @@ from tablecrypt.arguments import checked_arguments, names_of
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.maintenance.progress import Progress, ProgressListener
 from tablecrypt.printable import counted, json_form
-from tablecrypt.setting_kinds import OWN_NAMES_ALIKE, did_you_mean
+from tablecrypt.setting_kinds import OWN_NAMES_ALIKE, did_you_mean, names_near, question
 from tablecrypt.table.table import is_encrypted
 
 logger = logging.getLogger(__name__)
@@ -154,6 +154,19 @@ def _outcome(catalog: Catalog, identifier: Identifier, operation: Callable[[Tabl
 def first_table(catalog: Catalog) -> Identifier | None:
     """Return one of a catalog's tables; None where it has none."""
     return next(_identifiers(catalog), None)
+
+
+def tables_near(catalog: Catalog, name: str) -> str:
+    """Return the question whether tables were meant whose names come near, in the namespace that a name has or comes nearest to."""
+    namespace, _, own = name.removeprefix(f"{catalog.name}.").rpartition(".")
+    try:
+        namespaces = {".".join(each): each for each in catalog.list_namespaces()}
+        inside = names_near(namespace, namespaces, 1)
+        tables = {each[-1]: each for place in inside for each in catalog.list_tables(namespaces[place])}
+        return question([".".join(tables[each]) for each in names_near(own, tables)])
+    except Exception as error:  # noqa: BLE001  without permission to list, the error says only that there is no such table
+        logger.debug("no names near %s: %s", name, error)
+        return ""
 
 
 def _matching(names: Iterable[str], glob: str) -> list[str]:

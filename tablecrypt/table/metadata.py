@@ -389,14 +389,26 @@ def _validated(document: Any) -> TableMetadata:
     return EncryptedTableMetadata.model_validate(fields) if fields.get("format-version") == 3 else TableMetadataUtil.parse_obj(fields)
 
 
+def check_metadata_location(location: str) -> None:
+    """Refuse the location of a metadata file that a user gives and that is blank: it would be the current folder. ConfigurationError."""
+    if not location.strip():
+        raise ConfigurationError("the location of a metadata file is blank: write that of the table's newest metadata.json")
+
+
 def read_metadata_file(file: InputFile) -> MetadataFile:
     """Read a metadata.json.
 
     Raises:
-        FormatError: its name says gzip, and it is not, or it holds more than `decompressed` allows.
+        FormatError: it is a folder; or its name says gzip, and it is not, or it holds more than `decompressed` allows.
     """
-    with file.open() as stream:
-        return MetadataFile(file.location, decompressed(file.location, bytes(stream.read())))
+    try:
+        with file.open() as stream:
+            return MetadataFile(file.location, decompressed(file.location, bytes(stream.read())))
+    except OSError as error:
+        # Arrow's error of a folder has no type of its own.
+        if not os.path.isdir(file.location.removeprefix("file://")):
+            raise
+        raise FormatError(f"{file.location} is a folder: write the location of the newest metadata.json in it") from error
 
 
 def read_named_metadata_file(io: FileIO, location: str, own_folders: DeletionScope) -> MetadataFile:

@@ -42,6 +42,7 @@ from typing import Any, ClassVar, Literal, cast
 from pydantic import Field
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.io import FileIO
+from pyiceberg.schema import Schema, index_by_id
 from pyiceberg.table import TableProperties
 from pyiceberg.table.metadata import TableMetadata, TableMetadataV1
 from pyiceberg.table.name_mapping import parse_mapping_from_json
@@ -367,9 +368,17 @@ def check_commit(before: TableMetadata, after: TableMetadata) -> None:
     check_snapshots_have_keys(after)
     _check_column_keys_keep_keks(before, after)
     check_policy(before, after)
+    if after.current_schema_id != before.current_schema_id:
+        check_column_names(after.schema())
     added = [each for each in after.statistics if each not in before.statistics]
     if added or any(each not in before.partition_statistics for each in after.partition_statistics):
         raise PlaintextRefusedError(after.location, "statistics files would hold plaintext facts about the data beside an encrypted table")
+
+
+def check_column_names(schema: Schema) -> None:
+    """Refuse a column without a name, on whatever level: no file could be written. ConfigurationError: there is one."""
+    if not all(field.name for field in index_by_id(schema).values()):
+        raise ConfigurationError("the schema has a column with an empty name, which no file can hold: give it a name")
 
 
 def check_migration(after: TableMetadata) -> None:

@@ -14,13 +14,13 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 from pyiceberg.types import StringType
 
-from tablecrypt.errors import ConfigurationError, FormatError
+from tablecrypt.errors import ConfigurationError, TablecryptError
 from tablecrypt.kms.factory import shared_kms
 from tablecrypt.kms.local_file import create_key_file
 from tablecrypt_catalog import EncryptedInMemoryCatalog, EncryptedSqlCatalog, encrypted
 from tests.support.aws import AwsServer
 from tests.support.plaintext import CANARY
-from tests.support.tables import ENCRYPTED, ROWS, encrypted_sql_catalog, new_table, path_of
+from tests.support.tables import ENCRYPTED, ROWS, encrypted_sql_catalog, new_table, path_of, unpinned_catalog
 
 
 def test_a_table_without_key_id_is_plain_pyicebergs(catalog: EncryptedSqlCatalog, unwatched_warehouse: Path) -> None:
@@ -92,12 +92,41 @@ def test_engines_that_open_files_themselves_are_refused_with_the_way_to_go(catal
             use()
 
 
-def test_a_key_file_in_the_place_of_metadata_is_refused_and_not_shown(catalog: EncryptedSqlCatalog, unwatched_warehouse: Path) -> None:
-    key_file = unwatched_warehouse / "master.keys"
-    create_key_file(key_file, "orders")
-    key = json.loads(key_file.read_text())["keys"]["orders"]["1"]
+@pytest.mark.parametrize("location", ["", " ", "{folder}", "file://{folder}", "s3://", "{folder}/master.keys"])
+@pytest.mark.parametrize("kind", ["SQL", "memory"])
+def test_what_is_no_metadata_file_is_registered_by_no_catalog_and_shown_to_nobody(
+    unwatched_warehouse: Path, aws: AwsServer, kind: str, location: str
+) -> None:
+    folder = unwatched_warehouse
+    catalog = encrypted_sql_catalog(folder, aws) if kind == "SQL" else unpinned_catalog(folder, aws)
+    create_key_file(folder / "master.keys", "orders")
+    key = json.loads((folder / "master.keys").read_text())["keys"]["orders"]["1"]
 
-    with pytest.raises(FormatError, match="it has no format-version") as refused:
-        catalog.register_table("db.t", str(key_file))
+    with pytest.raises(TablecryptError) as refused:
+        catalog.register_table("db.t", location.format(folder=folder))
 
     assert key not in "".join(traceback.format_exception(refused.value))
+    assert "\n" not in str(refused.value)
+    assert catalog.list_tables("db") == []
+
+
+@pytest.mark.parametrize("schema", [pa.schema([("", pa.int64())]), pa.schema([("a", pa.list_(pa.struct([("", pa.int64())])))])])
+def test_a_column_without_a_name_is_refused_before_there_is_a_table(catalog: EncryptedSqlCatalog, schema: pa.Schema) -> None:
+    for create in (catalog.create_table, catalog.create_table_transaction):
+        with pytest.raises(ConfigurationError, match="a column with an empty name"):
+            create("db.t", schema, properties=ENCRYPTED)
+    assert catalog.list_tables("db") == []
+
+
+def test_no_column_gets_an_empty_name(catalog: EncryptedSqlCatalog) -> None:
+    table = new_table(catalog, appends=[ROWS])
+
+    with pytest.raises(ConfigurationError, match="a column with an empty name"), table.update_schema() as update:
+        update.add_column("", StringType())
+    with pytest.raises(ConfigurationError, match="a column with an empty name"), table.update_schema() as update:
+        update.rename_column("text", "")
+    with pytest.raises(ConfigurationError, match="a column with an empty name"), table.update_schema() as update:
+        update.union_by_name(pa.schema([("", pa.int64())]))
+
+    table.refresh().append(ROWS)
+    assert table.scan().count() == 2 * ROWS.num_rows

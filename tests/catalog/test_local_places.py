@@ -236,7 +236,7 @@ def test_a_location_that_begins_with_white_space_makes_no_folder(home: Path, loc
     assert not list(home.glob("[ \n]*"))
 
 
-@pytest.mark.parametrize("name", ["", ".", "..", "a\nb", "\0"])
+@pytest.mark.parametrize("name", ["", ".", "..", "a\nb", "\0", "a/b", "/a", "a/../b"])
 def test_a_name_that_no_folder_can_have_is_refused_for_a_new_table(home: Path, name: str) -> None:
     catalog = load_catalog("prod")
     catalog.create_namespace("db")

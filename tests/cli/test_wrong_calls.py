@@ -71,6 +71,7 @@ def at_home(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 PROD: Final = ("--catalog", "prod")
+ACCEPT: Final = ("--key-file", "partner.key", "--to", "orders", "--location", "{home}/accepted")
 
 CALLS: Final[list[tuple[tuple[str, ...], str]]] = [
     # before the command
@@ -164,6 +165,14 @@ CALLS: Final[list[tuple[tuple[str, ...], str]]] = [
     ((*PROD, "relocate", "db.orders", "{home}/copy", "--as", "db."), "'db.' has an empty part: write namespace.name"),
     ((*PROD, "relocate", "db.orders", "{home}/copy", "--as", "db..o"), "'db..o' has an empty part: write namespace.name"),
     ((*PROD, "doctor", "db..orders"), "'db..orders' has an empty part: write namespace.name"),
+    ((*PROD, "accept", "", *ACCEPT), "the location of a metadata file is blank: write that of the table's newest metadata.json"),
+    ((*PROD, "accept", "{home}", *ACCEPT), "{home} is a folder: write the location of the newest metadata.json in it"),
+    ((*PROD, "accept", "orders.keys", *ACCEPT), "orders.keys: not readable as table metadata: it has no format-version"),
+    ((*PROD, "accept", "s3://", *ACCEPT), "s3:// names no bucket: write s3://bucket/path"),
+    (
+        (*PROD, "relocate", "db.orders", "abfss://lake@account.dfs.core.windows.net/x"),
+        "the account of Azure's storage is not known: set adls.account-name",
+    ),
     (("keygen", "--key-file", "", "--key-id", "k"), "the key file . cannot be written (Is a directory)"),
     ((*PROD, "cat", "DB.ORDERS"), "Table does not exist: DB.ORDERS. Did you mean db.orders?"),
     ((*PROD, "cat", "db.orders "), "Did you mean db.orders?"),
@@ -178,6 +187,10 @@ CALLS: Final[list[tuple[tuple[str, ...], str]]] = [
     ((*PROD, "migrate", "db.orders", "--key-id", "orders", "--set", "nothing", "--yes"), "--set nothing: write name=value"),
     # places that are not there
     ((*PROD, "audit", "db.orders", "--html", "nowhere/page.html"), "there is no folder"),
+    ((*PROD, "audit", "db.orders", "--html", ""), "--html . is a folder: name a file"),
+    ((*PROD, "verify", "db.orders", "--resume-from", ""), ". is a folder: name a file"),
+    ((*PROD, "cat", "db.orders", "--limit", "99999999999999999999"), "99999999999999999999 is not in the range 0<=x<=9223372036854775807"),
+    ((*PROD, "accept", "\udcff", *ACCEPT), "a location holds half of a surrogate pair"),
     ((*PROD, "verify", "db.orders", "--resume-from", "no/such/state"), "no/such/state: there is no folder no/such"),
     ((*PROD, "-p", "encryption.pins={home}", "cat", "db.orders"), "the pin file {home} cannot be read: Is a directory"),
     (

@@ -9,7 +9,7 @@ import pytest
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from tablecrypt.errors import ConfigurationError
-from tablecrypt.files.stores import check_location, file_io_for
+from tablecrypt.files.stores import check_location, check_reached, file_io_for
 
 BUCKET = "gs://lake/metadata/v1.metadata.json"
 
@@ -27,7 +27,18 @@ def no_google(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize(
-    "location", ["foo://x/metadata.json", "foo:bar", "http://host/v1.metadata.json", "/x/\0.json", "s3://b/\0", "s3://[b/x"]
+    "location",
+    [
+        "foo://x/metadata.json",
+        "foo:bar",
+        "http://host/v1.metadata.json",
+        "/x/\0.json",
+        "s3://b/\0",
+        "s3://[b/x",
+        "s3://",
+        "s3:///x",
+        "gs:x",
+    ],
 )
 def test_a_location_that_no_store_can_have_is_refused_in_one_line(location: str) -> None:
     with pytest.raises(ConfigurationError) as refused:
@@ -43,6 +54,15 @@ def test_other_locations_have_their_file_io(location: str) -> None:
 
 def test_a_class_of_the_users_own_may_know_other_schemes() -> None:
     check_location({"py-io-impl": "package.module.Class"}, "foo://x/v1.json")
+
+
+def test_arrow_is_not_asked_for_azures_storage_whose_account_nobody_names() -> None:
+    location = "abfss://lake@account.dfs.core.windows.net/x"
+    with pytest.raises(ConfigurationError, match=r"set adls\.account-name$"):
+        check_reached(PyArrowFileIO(), location)
+
+    check_reached(PyArrowFileIO({"adls.account-name": "account"}), location)
+    check_reached(file_io_for({}, location), location)
 
 
 def test_a_bucket_of_google_without_credentials_is_refused_at_once(no_google: Path) -> None:

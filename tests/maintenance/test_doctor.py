@@ -84,6 +84,12 @@ def test_a_table_that_cannot_be_read_leaves_its_key_to_be_tried(catalog: Catalog
     assert failing(doctor(catalog, "db.rows", key_ids=[MASTER_KEY])) == {"load db.rows"}
 
 
+def test_a_misspelt_table_gets_the_name_that_is_near(catalog: Catalog) -> None:
+    [said] = [each.found for each in doctor(catalog, "db.row").checks if each.state.value == "fails"]
+
+    assert said == "NoSuchTableError: Table does not exist: db.row. Did you mean db.rows?"
+
+
 def test_a_probe_that_may_not_be_deleted_is_named_and_is_no_plaintext(catalog: Catalog, unwatched_warehouse: Path) -> None:
     refusing_services.refused.add("delete")
     found = doctor(catalog, "db.rows")

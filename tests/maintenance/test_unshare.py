@@ -18,6 +18,8 @@ from tablecrypt.table.shares import named_records
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt_catalog import EncryptedSqlCatalog
 from tests.maintenance.test_share_guards import NOW
+from tests.support.aws import AwsServer
+from tests.support.edited_metadata import edited
 from tests.support.refusing_services import IO, refused
 from tests.support.shares import Partner
 from tests.support.tables import (
@@ -31,6 +33,7 @@ from tests.support.tables import (
     new_table,
     path_of,
     rows,
+    unpinned_catalog,
 )
 
 NORTH = "region = 'north'"
@@ -130,6 +133,31 @@ def test_a_share_whose_metadata_the_store_keeps_is_remembered(tmp_path: Path) ->
     assert "not ended" in ended.summary()
     assert len(live_shares(reload(table))) == 1
     assert unshare(table, made.share_uuid).is_complete
+
+
+def test_a_lost_record_is_named_by_its_uuid_to_whoever_gives_a_location(table: EncryptedTable, shared: Shared) -> None:
+    path_of(named_records(reload(table).metadata)[0].location).unlink()
+
+    with pytest.raises(ConfigurationError, match=f"it has {shared.share_uuid} whose record cannot be read: its uuid with only_forget"):
+        unshare(table, shared.location, only_forget=True)
+    unshare(table, shared.share_uuid, only_forget=True)
+    with pytest.raises(ConfigurationError, match=r"it has none$"):
+        unshare(table, shared.location, only_forget=True)
+
+
+def test_a_property_of_a_share_that_cannot_be_read_is_forgotten_on_request_alone(
+    unwatched_warehouse: Path, aws: AwsServer, partner: Partner
+) -> None:
+    table = new_table(unpinned_catalog(unwatched_warehouse, aws), appends=[rows(0)])
+    shared = share(table, partner.key_id, partner.location, manifests_below=[f"{table.location()}/metadata"])
+    [named] = named_records(reload(table).metadata)
+    broken = edited(reload(table), lambda metadata: metadata["properties"].update({named.name: "{}"}))
+    with pytest.raises(ShareRecordError, match="cannot be read"):
+        unshare(broken, shared.share_uuid)
+
+    unshare(broken, shared.share_uuid, only_forget=True)
+
+    assert live_shares(broken) == []
 
 
 def test_a_lost_record_is_forgotten_on_request_alone(table: EncryptedTable, shared: Shared, partner: Partner) -> None:

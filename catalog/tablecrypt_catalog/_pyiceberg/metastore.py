@@ -105,8 +105,8 @@ class MetastoreCatalogAdapter(MetastoreCatalog):
         return self.stage_commit(current_table, table_identifier, requirements, updates)
 
     def _resolve_table_location(self, location: str | None, database_name: str, table_name: str) -> str:
-        # PyIceberg would put such a table into the folder of all tables of its namespace, or where no file can be named.
-        if not location and (table_name in _NO_FOLDERS or not table_name.isprintable()):
+        # PyIceberg would put it into the folder of all tables of its namespace, or of another table, or where no file can be named.
+        if not location and (table_name in _NO_FOLDERS or "/" in table_name or not table_name.isprintable()):
             raise ConfigurationError(f"{table_name!r} names no folder for a new table: choose another name, or give the table a location")
         resolved = super()._resolve_table_location(location, database_name, table_name)
         # As of a variable that holds a blank: a folder of that name would be made.

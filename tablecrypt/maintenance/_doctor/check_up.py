@@ -24,6 +24,7 @@ from dataclasses import replace
 from typing import Any, Final, Protocol, runtime_checkable
 
 from pyiceberg.catalog import PY_CATALOG_IMPL, TYPE, Catalog, CatalogType, infer_catalog_type
+from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.io import FileIO
 from pyiceberg.table import Table
 from pyiceberg.typedef import Identifier
@@ -40,7 +41,7 @@ from tablecrypt.maintenance._doctor.checks import Check, CheckState, CheckUp, fa
 from tablecrypt.maintenance._doctor.installation import version_checks
 from tablecrypt.maintenance._doctor.master_keys import key_checks
 from tablecrypt.maintenance._storage import stored_files
-from tablecrypt.maintenance.catalog_tables import first_table
+from tablecrypt.maintenance.catalog_tables import first_table, tables_near
 from tablecrypt.printable import counted
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import name_of
@@ -158,7 +159,10 @@ def _loading(catalog: Catalog, name: str, loaded: list[Table]) -> Check:
     """Try to load a table, and put it into `loaded`."""
 
     def load() -> str:
-        table = catalog.load_table(name)
+        try:
+            table = catalog.load_table(name)
+        except NoSuchTableError as error:
+            raise NoSuchTableError(f"{error}{tables_near(catalog, name)}") from error
         loaded.append(table)
         return table.location()
 

@@ -325,6 +325,8 @@ class VerifyState:
         self._path = path
         self._uuid = table_uuid
         self._lines: dict[str, tuple[_Line, bytes]] = {}
+        if path.is_dir():
+            raise ConfigurationError(f"{path} is a folder: name a file")
         if not path.absolute().parent.is_dir():
             raise ConfigurationError(f"{path}: there is no folder {path.parent}")
 

@@ -19,7 +19,7 @@ from tablecrypt import properties as names
 from tablecrypt.arguments import checked_arguments, file_path
 from tablecrypt.errors import ConfigurationError, TamperedFileError
 from tablecrypt.files.deletion import DeletionScope
-from tablecrypt.files.stores import check_location, file_io_for
+from tablecrypt.files.stores import check_reached, file_io_for
 from tablecrypt.keys.key_ring import KeyRing
 from tablecrypt.keys.manager import EncryptionManager, KeySettings, key_metadata_under
 from tablecrypt.kms.factory import load_kms
@@ -31,7 +31,7 @@ from tablecrypt.maintenance.sharing.sealing import SEALED, PrivateKey, info_of
 from tablecrypt.manifests.manifest_list import ManifestList, read_manifest_list
 from tablecrypt.manifests.table_state import ListedTableState
 from tablecrypt.printable import json_fields, shown
-from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata, read_metadata_file
+from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata, check_metadata_location, read_metadata_file
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import TableFileIO
 
@@ -109,7 +109,8 @@ class SharedState:
     @classmethod
     def read(cls, inner: FileIO, location: str) -> SharedState:
         """Read it. ConfigurationError where the metadata is not that of a share, or the location is none."""
-        check_location(inner.properties, location)
+        check_metadata_location(location)
+        check_reached(inner, location)
         metadata = read_metadata_file(inner.new_input(location)).parse()
         snapshot = metadata.current_snapshot()
         if not isinstance(metadata, EncryptedTableMetadata) or not isinstance(snapshot, EncryptedSnapshot) or len(metadata.snapshots) > 1:

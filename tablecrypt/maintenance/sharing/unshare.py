@@ -30,7 +30,7 @@ from tablecrypt.maintenance.progress import OperationResult
 from tablecrypt.maintenance.sharing.records import ShareRecord, forget_share
 from tablecrypt.maintenance.sharing.states import States, check_place
 from tablecrypt.printable import counted, shown
-from tablecrypt.table.shares import named_records, read_record, readable_shares, readably_named
+from tablecrypt.table.shares import named_records, read_record, readable_shares, said_of_shares
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import TableFileIO, name_of
 
@@ -158,7 +158,7 @@ def _own_files(states: States, record: ShareRecord) -> list[str]:
 
 def _found(table: EncryptedTable, share: str, only_forget: bool) -> ShareRecord | None:
     """Return the record of a share; None for one that is lost and is only to be forgotten."""
-    if only_forget and share in {each.share_uuid for each in readably_named(table.metadata).values()}:
+    if only_forget and share in said_of_shares(table.metadata):
         return next((each for each in readable_shares(table) if each.share_uuid == share), None)
 
     for named in named_records(table.metadata):
@@ -169,8 +169,14 @@ def _found(table: EncryptedTable, share: str, only_forget: bool) -> ShareRecord 
         if record.location.rstrip("/") == share.rstrip("/"):
             return record
 
-    known = f"it has {', '.join(f'{each.share_uuid} at {each.location}' for each in records)}" if records else "it has none"
-    raise ConfigurationError(f"{name_of(table)} has no live share {share!r}; {known}")
+    raise ConfigurationError(f"{name_of(table)} has no live share {share!r}; it has {_listed(table, records)}")
+
+
+def _listed(table: EncryptedTable, records: Collection[ShareRecord]) -> str:
+    """Return which shares a table has, for a message: those whose records are lost by their uuids, since nothing says where they are."""
+    places = {each.share_uuid: f"at {each.location}" for each in records}
+    lost = "whose record cannot be read: its uuid with only_forget (--only-forget) forgets it"
+    return ", ".join(f"{each} {places.get(each, lost)}" for each in said_of_shares(table.metadata)) or "none"
 
 
 def _advice(table: EncryptedTable, record: ShareRecord, dry_run: bool) -> str:
