@@ -1,0 +1,77 @@
+"""What somebody who may commit writes into manifests by hand: one file under two names, and what then looks at the first of them alone."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import Any, Final
+
+import pytest
+from pyiceberg.catalog import Catalog
+from pyiceberg.manifest import DataFile, DataFileContent, FileFormat, ManifestContent
+from pyiceberg.table import Table
+
+from tablecrypt import maintenance as m
+from tablecrypt.maintenance import FindingKind
+from tablecrypt.maintenance.expiry import expire_snapshots
+from tests.maintenance.test_erase import FILTER, PERSON, check_nothing_is_left, people
+from tests.support.handwritten_manifests import HandwrittenManifest, commit_by_hand, named_otherwise
+from tests.support.manifests import new_key
+
+NOBODY: Final = {"referenced_data_file": "s3://nowhere/data.parquet"}
+AS_DELETES: Final[dict[str, dict[str, Any]]] = {
+    "a deletion vector": {"file_format": FileFormat.PUFFIN, "content_offset": 4, "content_size_in_bytes": 40, **NOBODY},
+    "position deletes": NOBODY,
+}
+
+
+def of_person(table: Table) -> DataFile:
+    """The data file that holds the person, of a table that has no other snapshot than its newest."""
+    [task] = table.scan(FILTER).plan_files()
+    return task.file
+
+
+def forget_history(table: Table) -> None:
+    """Leave the newest snapshot alone: what others know of a file is not met before the handwritten manifest."""
+    expire_snapshots(table, older_than=dt.datetime.now(dt.UTC) + dt.timedelta(days=1))
+    table.refresh()
+
+
+@pytest.mark.parametrize("name", AS_DELETES)
+def test_a_data_file_that_is_named_as_deletes_too_is_searched_when_its_rows_are_erased(catalog: Catalog, name: str) -> None:
+    table = people(catalog)
+    deletes = named_otherwise(of_person(table), content=DataFileContent.POSITION_DELETES, record_count=1, **AS_DELETES[name])
+    commit_by_hand(table, HandwrittenManifest([deletes], ManifestContent.DELETES))
+    forget_history(table)
+    assert table.scan(FILTER).count() == 1
+
+    erased = m.erase(table, FILTER)
+
+    assert erased.is_complete
+    assert table.refresh().scan().count() == 59
+    assert PERSON not in table.scan().to_arrow()["customer_id"].to_pylist()
+    check_nothing_is_left(table)
+
+
+@pytest.mark.parametrize(
+    ("fields", "what"),
+    [
+        ({"content": DataFileContent.POSITION_DELETES, **NOBODY}, "as position deletes and as data"),
+        ({"file_format": FileFormat.AVRO}, "as AVRO and as PARQUET"),
+        ({"key_metadata": new_key().with_file_length(1000).encode()}, "with two keys"),
+    ],
+    ids=lambda each: each if isinstance(each, str) else "",
+)
+def test_verify_and_audit_name_a_file_that_is_named_in_two_ways(catalog: Catalog, fields: dict[str, Any], what: str) -> None:
+    table = people(catalog)
+    file = of_person(table)
+    before = m.verify(table)
+    content = ManifestContent.DELETES if "content" in fields else ManifestContent.DATA
+    commit_by_hand(table, HandwrittenManifest([named_otherwise(file, **fields)], content))
+    forget_history(table)
+
+    [bad] = m.verify(table).bad
+    found = {each.where for each in m.audit(table).findings if each.kind == FindingKind.UNOPENED and what in each.message}
+
+    assert before.is_good
+    assert bad.location == file.file_path
+    assert found == {file.file_path}
