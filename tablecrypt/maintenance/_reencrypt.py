@@ -47,7 +47,7 @@ from tablecrypt.maintenance.runner import FileDone, FileWork, Runner, runner_or_
 from tablecrypt.manifests.avro_columns import Mask
 from tablecrypt.manifests.entries import Entries
 from tablecrypt.manifests.entry_columns import Column
-from tablecrypt.manifests.records import EncryptedDataFile, is_deletion_vector, key_metadata_of, partition_values
+from tablecrypt.manifests.records import EncryptedDataFile, is_deletion_vector, key_metadata_of, refuse_another_name
 from tablecrypt.printable import bytes_shown, counted, shown
 from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.planning import FileCondition, ScanPlanner
@@ -315,7 +315,7 @@ def _planned(
     tasks = [task for task in planner.plan_files(manifests, is_old) if among is None or task.file.file_path in among]
     data: dict[str, DataFile] = {}
     for task in tasks:
-        _refuse_another(data.setdefault(task.file.file_path, task.file), task.file)
+        refuse_another_name(data.setdefault(task.file.file_path, task.file), task.file)
     total = sum(
         (manifest.added_files_count or 0) + (manifest.existing_files_count or 0)
         for manifest in manifests
@@ -328,24 +328,9 @@ def _planned(
     }
 
     for location in data.keys() & deletes.keys():
-        _refuse_another(data[location], deletes[location])
+        refuse_another_name(data[location], deletes[location])
 
     return _Plan({**data, **deletes}, len(data), {task.file.file_path: task.data_sequence_number for task in tasks})
-
-
-def _refuse_another(known: DataFile, file: DataFile) -> None:
-    """Refuse a location that two entries name as different files: the one new file that takes its place could be only one of them."""
-    # Whoever may commit can name a file of values as deletes too, which are copied as they are.
-    if known is file:
-        return
-    for what, one, other in (
-        ("as data and as deletes", known.content, file.content),
-        ("with two keys", known.key_metadata, file.key_metadata),
-        ("in two partition specs", known.spec_id, file.spec_id),
-        ("in two partitions", partition_values(known.partition), partition_values(file.partition)),
-    ):
-        if one != other:
-            raise FormatError(f"{known.file_path}: the table names it {what}. Verify the table, and roll back to a snapshot before that")
 
 
 def _age_filter(metadata: EncryptedTableMetadata, older_than: dt.datetime | None) -> Callable[[Entries], Mask] | None:

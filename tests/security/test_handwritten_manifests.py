@@ -105,6 +105,16 @@ def test_a_file_of_two_names_is_not_encrypted_again_as_one_of_them(both: Clients
         m.reencrypt(people.refresh(), out_of_line=True)
 
 
+def test_a_data_file_that_is_named_as_deletes_too_is_not_compacted_without_what_it_deletes(both: Clients) -> None:
+    people = protected_table(both.payroll, appends=[persons(1, 2)])
+    [file] = data_files(people)
+    deletes = named_otherwise(file, content=DataFileContent.EQUALITY_DELETES, equality_ids=[1])
+    commit_by_hand(loaded(both.analyst), HandwrittenManifest([deletes], _DELETES))
+
+    with pytest.raises(FormatError, match="as data and as deletes"):
+        m.compact(people.refresh(), rewrite_all=True)
+
+
 def test_a_file_that_is_named_in_two_partition_specs_is_not_encrypted_again(both: Clients) -> None:
     people = protected_table(both.payroll, appends=[persons(1, 2)])
     with people.update_spec() as update:
