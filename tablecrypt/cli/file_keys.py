@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from tablecrypt import _magics as magics
+from tablecrypt._parsed_json import ParsedJson
 from tablecrypt.errors import ConfigurationError, FormatError
 
 if TYPE_CHECKING:
@@ -157,7 +158,7 @@ def read_key(keys: EncryptionManager, path: Path) -> StandardKeyMetadata:
     from tablecrypt.keys.key_ring import EncryptedKey, KeyRing
 
     try:
-        content = json.loads(path.read_bytes())
+        content = ParsedJson(path.read_bytes()).document
     except FileNotFoundError:
         raise ConfigurationError(
             f"the file's key does not exist: {path}; encrypt-file leaves it beside each file that it encrypts"

@@ -47,7 +47,7 @@ from tablecrypt.maintenance.runner import FileDone, FileWork, Runner, runner_or_
 from tablecrypt.manifests.avro_columns import Mask
 from tablecrypt.manifests.entries import Entries
 from tablecrypt.manifests.entry_columns import Column
-from tablecrypt.manifests.records import EncryptedDataFile, is_deletion_vector, key_metadata_of
+from tablecrypt.manifests.records import EncryptedDataFile, is_deletion_vector, key_metadata_of, refuse_another_name
 from tablecrypt.printable import bytes_shown, counted, shown
 from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.planning import FileCondition, ScanPlanner
@@ -139,6 +139,7 @@ def reencrypt(
         ColumnKeyDeniedError: a file's protected columns are not as the properties declare, and this user may not use a key that changing
             them takes. Nothing is written then.
         ShareRecordError: what the table remembers of a share cannot be read, where one is named. Nothing is written then.
+        FormatError: manifests name one file in two ways. Nothing is written then.
         TamperedFileError: a file differs from what was written. The next run keeps what is done so far; the table is unchanged.
         KmsError: the KMS refused the table's key.
         ValidationException: others removed a file whose partition shows a protected column, or rows of it, while it was written again.
@@ -312,7 +313,9 @@ def _planned(
     options = {"include_empty_files": "true"}
     planner = ScanPlanner(metadata, table.io, where.row_filter, options=options, of_partitions=where.of_partitions)
     tasks = [task for task in planner.plan_files(manifests, is_old) if among is None or task.file.file_path in among]
-    data = {task.file.file_path: task.file for task in tasks}
+    data: dict[str, DataFile] = {}
+    for task in tasks:
+        refuse_another_name(data.setdefault(task.file.file_path, task.file), task.file)
     total = sum(
         (manifest.added_files_count or 0) + (manifest.existing_files_count or 0)
         for manifest in manifests
@@ -323,6 +326,9 @@ def _planned(
     deletes = {
         file.file_path: file for task in tasks for file in task.delete_files if file.content in content and not is_deletion_vector(file)
     }
+
+    for location in data.keys() & deletes.keys():
+        refuse_another_name(data[location], deletes[location])
 
     return _Plan({**data, **deletes}, len(data), {task.file.file_path: task.data_sequence_number for task in tasks})
 

@@ -186,8 +186,8 @@ class _Copying:
         """Return every data and delete file that the copy needs."""
         found = reachable_files(self.metadata, self.source)
         # A copy without what this manifest names would look complete.
-        if found.unopened:
-            raise found.unopened[0].error
+        if found.problems:
+            raise found.problems[0].error
 
         # Under the same master key, the copy gives nothing to readers who did not have it.
         if self.key_id != self.source.manager.table_key_id:

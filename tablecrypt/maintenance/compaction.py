@@ -52,7 +52,7 @@ from tablecrypt.maintenance.compaction_plan import (
 from tablecrypt.maintenance.progress import OperationResult, Progress, ProgressListener, no_progress
 from tablecrypt.maintenance.runner import FileDone, FileWork, Runner, runner_or_threads
 from tablecrypt.maintenance.sorting import SortColumn, SortKey, ZOrder, names_in, order_id_of, sort_keys, sorted_rows
-from tablecrypt.manifests.records import DATA_FILE_POSITIONS, EncryptedDataFile, key_metadata_of, with_key
+from tablecrypt.manifests.records import DATA_FILE_POSITIONS, EncryptedDataFile, key_metadata_of, refuse_another_name, with_key
 from tablecrypt.printable import bytes_shown, counted, shown
 from tablecrypt.table.datasets.castable import cast_batch
 from tablecrypt.table.file_entries import FileEntryCodec
@@ -163,6 +163,7 @@ def compact(
         ValidationException: others removed files, or rows from them, while they were rewritten. Nothing was committed, and nothing is left.
             With `partial_progress` it is in the result instead, and other groups are committed.
         CommitFailedException: other writers committed first, several times in a row. Likewise.
+        FormatError: manifests name one file in two ways. Likewise.
         TamperedFileError, KeyNotFoundError, KmsError: a file does not open. What was not committed before is deleted.
     """
     runner = runner_or_threads(runner, workers)
@@ -496,5 +497,8 @@ def _with_keys(tasks: Sequence[EncryptedFileScanTask], keys: Iterable[StandardKe
 
 def _files_in_order(tasks: Iterable[EncryptedFileScanTask]) -> list[EncryptedDataFile]:
     """Return all data and delete files once each, in an order that is the same in every process."""
-    files = {EncryptedDataFile.of(file) for task in tasks for file in (task.file, *task.delete_files)}
+    files: dict[EncryptedDataFile, EncryptedDataFile] = {}
+    for file in (EncryptedDataFile.of(each) for task in tasks for each in (task.file, *task.delete_files)):
+        # Taken for one file, a delete file that is a data file too would delete nothing.
+        refuse_another_name(files.setdefault(file, file), file)
     return sorted(files, key=lambda file: (file.file_path, file.content_offset or 0))

@@ -125,12 +125,19 @@ class Reachable:
     Attributes:
         files: by location.
         unopened: what could not be read.
+        contradictory: by location, files that are named as two kinds of file or with two keys; `files` has what was named first.
         keks_of_snapshots: for each snapshot whose manifest list was opened, the id of its KEK; None for one in plaintext.
     """
 
     files: dict[str, ReachableFile] = field(default_factory=dict)
     unopened: list[Unopened] = field(default_factory=list)
+    contradictory: dict[str, Unopened] = field(default_factory=dict)
     keks_of_snapshots: dict[int, str | None] = field(default_factory=dict)
+
+    @property
+    def problems(self) -> list[Unopened]:
+        """What could not be read, and what cannot be told from the first of the names that a file has."""
+        return [*self.unopened, *self.contradictory.values()]
 
 
 @dataclass(frozen=True)
@@ -166,6 +173,7 @@ def reachable_files(metadata: TableMetadata, io: FileIO) -> Reachable:
             else:
                 found.keks_of_snapshots[snapshot.snapshot_id] = next(iter(opened.file.keks), None)
 
+        _compare_manifests(found, lists)
         manifests = _manifests_with_keks(lists)
         entries = _Entries(metadata, io)
         naming = _snapshots_naming(lists)
@@ -254,6 +262,17 @@ def _manifests_with_keks(lists: Iterable[_OpenedList]) -> list[tuple[ManifestFil
             keks[manifest.manifest_path] = keks.get(manifest.manifest_path, frozenset()) | opened.file.keks
 
     return [(manifest, keks[path]) for path, manifest in manifests.items()]
+
+
+def _compare_manifests(found: Reachable, lists: Iterable[_OpenedList]) -> None:
+    """Note manifests of which two lists say different things: each is read once, as the first says."""
+    known: dict[str, ManifestFile] = {}
+    for manifest in (each for opened in lists for each in opened.manifests):
+        first = known.setdefault(manifest.manifest_path, manifest)
+        if first.content != manifest.content:
+            _add_contradiction(found, manifest.manifest_path, FileKind.MANIFEST, "as a manifest of data and as one of deletes")
+        elif first is not manifest and not _is_same_key(_attempt_key(first)[0], _attempt_key(manifest)[0]):
+            _add_contradiction(found, manifest.manifest_path, FileKind.MANIFEST, "with two keys")
 
 
 def _snapshots_naming(lists: Iterable[_OpenedList]) -> dict[str, frozenset[int]]:
@@ -389,10 +408,33 @@ def _add(found: Reachable, file: ReachableFile) -> None:
     known = found.files.get(file.location)
     if known is None:
         found.files[file.location] = file
-    elif not file.keks <= known.keks:
+        return
+
+    # Who writes manifests by hand may name a file twice, so that whoever looks at it by its first name sees nothing of the other.
+    if file.kind != known.kind:
+        _add_contradiction(found, file.location, known.kind, f"as {known.kind.value} and as {file.kind.value}")
+    elif file.file_format != known.file_format:
+        _add_contradiction(found, file.location, known.kind, f"as {known.file_format} and as {file.file_format}")
+    elif not _is_same_key(known.key, file.key):
+        _add_contradiction(found, file.location, known.kind, "with two keys")
+    if not file.keks <= known.keks:
         merged = known.keks | file.keks
         values = {**vars(known), "keks": merged}
         found.files[file.location] = ReachableFile(**values)
+
+
+def _add_contradiction(found: Reachable, location: str, kind: FileKind, what: str) -> None:
+    error = FormatError(f"{location}: the table names it {what}: drop the branches and snapshots that do, if you do not know their writer")
+    found.contradictory.setdefault(location, Unopened(location, kind, error))
+
+
+def _is_same_key(one: StandardKeyMetadata | None, other: StandardKeyMetadata | None) -> bool:
+    if one is None or other is None:
+        return one is other
+    # Other writers leave the length out in some places, and have it in others.
+    has_lengths = one.file_length is not None and other.file_length is not None
+    same_length = one.file_length == other.file_length or not has_lengths
+    return (one.encryption_key, one.aad_prefix) == (other.encryption_key, other.aad_prefix) and same_length
 
 
 def _manager_io(io: FileIO) -> TableFileIO:

@@ -232,6 +232,20 @@ def refuse_plaintext(file: DataFile) -> None:
         raise PlaintextRefusedError(file.file_path, "has no key metadata in its manifest, so it is not an encrypted file of this table")
 
 
+def refuse_another_name(known: DataFile, file: DataFile) -> None:
+    """Raise FormatError where two entries name one location as different files. Whoever works by locations would see only one of them."""
+    if known is file:
+        return
+    for what, one, other in (
+        ("as data and as deletes", known.content, file.content),
+        ("with two keys", known.key_metadata, file.key_metadata),
+        ("in two partition specs", known.spec_id, file.spec_id),
+        ("in two partitions", partition_values(known.partition), partition_values(file.partition)),
+    ):
+        if one != other:
+            raise FormatError(f"{known.file_path}: the table names it {what}. Verify the table, and roll back to a snapshot before that")
+
+
 def is_deletion_vector(file: DataFile) -> bool:
     """Whether a delete file entry is a deletion vector in a Puffin file."""
     return file.content == DataFileContent.POSITION_DELETES and file.file_format == FileFormat.PUFFIN

@@ -13,7 +13,8 @@
 A reader checks the whole manifest once, then each block when it fetches it: a projected read fetches what it needs and stays authentic,
 and nothing can be exchanged between the check and the read. Names are bound: one file does not pass for another of the same manifest.
 
-Anyone who can decrypt the manifest's key can also make manifests: give its key to those who write, and to readers who are to check.
+Anyone who can decrypt the manifest's key can also make manifests: give its key to those who write, and to readers who are to check. The
+manifest says which key that is, so a reader says which it has to be: otherwise whoever has another key of the reader's makes one too.
 Raises TamperedFileError where bytes and manifest differ, KeyMismatchError where the provider's key fits none of its MACs, KeyNotFoundError
 for a file or key that is not there, FormatError for anything that is not a manifest.
 """
@@ -34,6 +35,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.hmac import HMAC
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
+from tablecrypt._parsed_json import ParsedJson
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import ConfigurationError, FormatError, KeyMismatchError, KeyNotFoundError, TamperedFileError
 from tablecrypt.orc.key_providers import LOCAL_KEY_LENGTHS, KeyProvider, MasterKeyVersion
@@ -141,9 +143,13 @@ class IntegrityManifest:
     entries: dict[str, FileDigests] = field(repr=False)
 
     @classmethod
-    def open(cls, manifest: bytes, keys: KeyProvider | None) -> IntegrityManifest:
-        """Verify a manifest."""
+    def open(cls, manifest: bytes, keys: KeyProvider | None, key_name: str | None = None) -> IntegrityManifest:
+        """Verify a manifest, which has to be made with the key of this name; with any that the provider has, where none is given."""
         document = _parse(manifest)
+        named = _mapping(document, "key").get("name")
+        # Before the provider is asked: the holder of any other key could have made the manifest.
+        if key_name is not None and named != key_name:
+            raise KeyMismatchError(_WHERE, f"was made with the key {named!r}, and not with {key_name!r}, which manifest_key names")
         if keys is None:
             raise KeyNotFoundError(f"no key provider was given to check {_WHERE} with")
 
@@ -229,10 +235,10 @@ def _whole_mac(key: Secret, macs: list[bytes]) -> bytes:
 
 def _parse(manifest: bytes) -> dict[str, Any]:
     try:
-        document = json.loads(manifest)
-    # Parsing comes before the MACs, so the JSON may be anything, such as a thousand nested lists.
-    except (ValueError, RecursionError) as error:
-        raise FormatError(f"{_WHERE} is not JSON") from error
+        # Parsing comes before the MACs, so it may be anything: a thousand nested lists, or a name that UTF-8 cannot hold.
+        document = ParsedJson(manifest).document
+    except ValueError as error:
+        raise FormatError(f"{_WHERE} is not JSON that can be read: {error}") from error
 
     if not isinstance(document, dict) or document.get("format") != FORMAT or document.get("version") != VERSION:
         raise FormatError(f"{_WHERE} is not one of format {FORMAT}, version {VERSION}")

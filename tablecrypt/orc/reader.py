@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.orc as pyarrow_orc
 
 from tablecrypt.arguments import checked_arguments
-from tablecrypt.errors import FormatError, KeyNotFoundError, KmsAccessDeniedError
+from tablecrypt.errors import ConfigurationError, FormatError, KeyNotFoundError, KmsAccessDeniedError
 from tablecrypt.orc.column_keys import LocalColumnKeys, NoRights
 from tablecrypt.orc.integrity_manifest import CheckedSource, IntegrityManifest
 from tablecrypt.orc.key_providers import KeyProvider
@@ -39,6 +39,7 @@ def read_table(
     *,
     manifest: bytes | None = None,
     name: str | None = None,
+    manifest_key: str | None = None,
 ) -> pa.Table:
     """Read rows of an ORC file with encrypted columns.
 
@@ -49,10 +50,12 @@ def read_table(
         masked: whether columns without rights are read as their masks rather than refused.
         manifest: an integrity manifest; every byte that is read is checked against it.
         name: the file's name in the manifest; by default the last part of its path.
+        manifest_key: the name of the key that the manifest has to be made with; by default any that `keys` has. Whoever has one of these
+            can make a manifest with it.
     """
     with FileSource(source) as opened:
         # The manifest comes first: with it, no byte of the file is parsed before it is checked.
-        file = checked_source(opened, keys, manifest, name)
+        file = checked_source(opened, keys, manifest, name, manifest_key)
         return DecodedFile(read_tail(file), file, keys, columns, masked).read()
 
 
@@ -65,10 +68,11 @@ def read_batches(
     *,
     manifest: bytes | None = None,
     name: str | None = None,
+    manifest_key: str | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Yield rows stripe by stripe, with one stripe in memory. Arguments are those of read_table."""
     with FileSource(source) as opened:
-        file = checked_source(opened, keys, manifest, name)
+        file = checked_source(opened, keys, manifest, name, manifest_key)
         yield from DecodedFile(read_tail(file), file, keys, columns, masked).stripes()
 
 
@@ -107,11 +111,16 @@ class DecodedFile:
             ) from error
 
 
-def checked_source(file: FileSource, keys: KeyProvider | None, manifest: bytes | None, name: str | None) -> OrcSource:
-    """Return the file, with every byte checked against the manifest if there is one."""
+def checked_source(
+    file: FileSource, keys: KeyProvider | None, manifest: bytes | None, name: str | None, manifest_key: str | None
+) -> OrcSource:
+    """Return the file, with every byte checked against the manifest if there is one. ConfigurationError for a key of none."""
     if manifest is None:
+        if manifest_key is not None:
+            # Whoever names the key means that the bytes are checked.
+            raise ConfigurationError("manifest_key is given, and no manifest: without one nothing checks the file's bytes")
         return file
-    return CheckedSource(file, IntegrityManifest.open(manifest, keys).entry(file.name if name is None else name))
+    return CheckedSource(file, IntegrityManifest.open(manifest, keys, manifest_key).entry(file.name if name is None else name))
 
 
 def open_view(tail: Tail, source: OrcSource, keys: KeyProvider | None, columns: Sequence[str] | None, masked: bool) -> PlainView:

@@ -53,7 +53,14 @@ class VerifiedFile:
 
 
 @checked_arguments()
-def verify(source: Any, keys: KeyProvider | None = None, *, manifest: bytes | None = None, name: str | None = None) -> VerifiedFile:
+def verify(
+    source: Any,
+    keys: KeyProvider | None = None,
+    *,
+    manifest: bytes | None = None,
+    name: str | None = None,
+    manifest_key: str | None = None,
+) -> VerifiedFile:
     """Check all of a file that `keys` may open.
 
     Args:
@@ -61,9 +68,10 @@ def verify(source: Any, keys: KeyProvider | None = None, *, manifest: bytes | No
         keys: decrypts encrypted columns, and the manifest's key.
         manifest: an integrity manifest that lists the file.
         name: the file's name in the manifest; by default the last part of its path.
+        manifest_key: the name of the key that the manifest has to be made with, as in read_table.
     """
     with FileSource(source) as opened:
-        file = checked_source(opened, keys, manifest, name)
+        file = checked_source(opened, keys, manifest, name, manifest_key)
         if manifest is not None:
             # Reading is what checks: decoding would never fetch some bytes, those of denied columns for one.
             _read_all(file)

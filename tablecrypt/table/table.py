@@ -14,9 +14,11 @@ refused outside of this context too, so that a table opened in it is no way to w
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar, cast
 
@@ -350,22 +352,22 @@ class RedactedInspectTable(InspectAdapter):
     def entries(self, snapshot_id: int | None = None) -> pa.Table:
         """Manifest entries of a snapshot."""
         self._refuse_restricted("entries")
-        return _redacted_struct(EntriesTable(self.tbl).entries(snapshot_id))
+        return _redacted_struct(self._shown(partial(EntriesTable(self.tbl).entries, snapshot_id)))
 
     def files(self, snapshot_id: int | None = None) -> pa.Table:
         """Data and delete files of a snapshot."""
         self._refuse_restricted("files")
-        return _redacted(super().files(snapshot_id))
+        return _redacted(self._shown(partial(super().files, snapshot_id)))
 
     def data_files(self, snapshot_id: int | None = None) -> pa.Table:
         """Data files of a snapshot."""
         self._refuse_restricted("data_files")
-        return _redacted(super().data_files(snapshot_id))
+        return _redacted(self._shown(partial(super().data_files, snapshot_id)))
 
     def delete_files(self, snapshot_id: int | None = None) -> pa.Table:
         """Delete files of a snapshot."""
         self._refuse_restricted("delete_files")
-        return _redacted(super().delete_files(snapshot_id))
+        return _redacted(self._shown(partial(super().delete_files, snapshot_id)))
 
     def all_manifests(self) -> pa.Table:
         """Manifests of every snapshot."""
@@ -375,20 +377,28 @@ class RedactedInspectTable(InspectAdapter):
     def all_files(self) -> pa.Table:
         """Data and delete files of every snapshot."""
         self._refuse_restricted("all_files")
-        return _redacted(super().all_files())
+        return _redacted(self._shown(super().all_files))
 
     def all_data_files(self) -> pa.Table:
         """Data files of every snapshot."""
         self._refuse_restricted("all_data_files")
-        return _redacted(super().all_data_files())
+        return _redacted(self._shown(super().all_data_files))
 
     def all_delete_files(self) -> pa.Table:
         """Delete files of every snapshot."""
         self._refuse_restricted("all_delete_files")
-        return _redacted(super().all_delete_files())
+        return _redacted(self._shown(super().all_delete_files))
 
     def _refuse_restricted(self, name: str) -> None:
         refuse_restricted(self.tbl.io, f"inspect.{name}")
+
+    def _shown(self, read: Callable[[], pa.Table]) -> pa.Table:
+        try:
+            return read()
+        except (struct.error, OverflowError, UnicodeDecodeError, pa.ArrowInvalid) as error:
+            # PyIceberg decodes bounds and numbers as the column's type has them, and any writer of manifests may have put others there.
+            what = "an entry of its manifests has a bound or a number that its column cannot have"
+            raise FormatError(f"{name_of(self.tbl)}: {what}: {error}") from error
 
 
 def _redacted(table: pa.Table) -> pa.Table:

@@ -171,7 +171,11 @@ def test_a_file_of_another_kind_is_said_to_be_so(stream: Path, keys: tuple[str, 
         assert says in refused(run(*arguments, *keys))
 
 
-@pytest.mark.parametrize("content", ["", "{", "[]", '{"tablecrypt": "file-key", "version": 1}', '{"tablecrypt": "file-key", "version": 2}'])
+@pytest.mark.parametrize(
+    "content",
+    ["", "{", "[]", "[" * 100_000, '{"tablecrypt": "file-key", "version": 1}', '{"tablecrypt": "file-key", "version": 2}'],
+    ids=["empty", "half", "list", "deep", "fields missing", "newer"],
+)
 def test_a_malformed_key_is_refused(stream: Path, keys: tuple[str, ...], tmp_path: Path, content: str) -> None:
     target = encrypted(stream, keys)
     target.with_name(f"{target.name}.key.json").write_text(content)

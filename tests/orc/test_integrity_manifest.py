@@ -146,6 +146,7 @@ def test_a_file_cannot_be_taken_out_of_a_manifest() -> None:
         {"files": {NAME: {"length": -1, "blocks": "", "mac": ""}}},
         {"files": {NAME: {"length": 5, "blocks": "", "mac": ""}}},
         {"files": {NAME: {"length": 0, "blocks": "", "mac": "no"}}},
+        {"files": {"\ud800": {"length": 0, "blocks": "", "mac": ""}}},
     ],
 )
 def test_a_manifest_that_is_none_is_a_format_error(change: dict[str, Any]) -> None:
@@ -165,6 +166,24 @@ def test_a_changed_manifest_is_refused_or_read(data: bytes) -> None:
         IntegrityManifest.open(data, local_keys())
     except TablecryptError as error:
         assert str(error)
+
+
+def test_who_has_another_key_of_the_reader_makes_no_manifest_for_bytes_that_they_changed() -> None:
+    changed = encrypted(sample_rows(3), {"pii": ["text"]})
+    own = orc.create_integrity_manifest({NAME: changed}, local_keys("pii"), "pii")
+
+    with pytest.raises(KeyMismatchError, match="was made with the key 'pii', and not with 'other'"):
+        read(changed, own, manifest_key="other")
+    with pytest.raises(KeyMismatchError, match="was made with the key 'pii'"):
+        orc.verify(changed, local_keys(), manifest=own, name=NAME, manifest_key="other")
+    with pytest.raises(KeyMismatchError, match="was made with the key 'pii'"):
+        list(orc.read_batches(changed, local_keys(), manifest=own, name=NAME, manifest_key="other"))
+    assert same_rows(read(DATA, manifest_key="other"), ROWS)
+
+
+def test_a_key_of_a_manifest_that_was_forgotten_is_no_unchecked_read() -> None:
+    with pytest.raises(ConfigurationError, match="manifest_key is given, and no manifest"):
+        orc.read_table(DATA, local_keys(), manifest_key="other")
 
 
 def test_a_manifest_needs_its_key_and_the_right_name() -> None:

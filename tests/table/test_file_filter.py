@@ -22,6 +22,7 @@ from pyiceberg.transforms import BucketTransform, DayTransform, IdentityTransfor
 from pyiceberg.typedef import Record
 from pyiceberg.types import DoubleType, FloatType, IntegerType, LongType, NestedField, PrimitiveType, StructType
 
+from tablecrypt.errors import FormatError
 from tablecrypt.table._pyiceberg.arrow import InclusiveMetricsEvaluator
 from tablecrypt.table.planning.file_filter import FileFilter
 from tablecrypt.testing.strategies import row_filters
@@ -151,7 +152,9 @@ def _judged(row_filter: BooleanExpression, files: list[DataFile], include_empty:
         in_partition[spec.spec_id] = expression_evaluator(partition_schema, inclusive_projection(SCHEMA, spec, True)(row_filter), True)
     try:
         return {file.file_path for file in files if in_partition[file.spec_id](file.partition) and by_statistics(file)}
-    except (ValueError, TypeError, struct.error) as error:
+    except struct.error:
+        return FormatError
+    except (ValueError, TypeError) as error:
         return type(error)
 
 
@@ -169,7 +172,7 @@ def _planned(row_filter: BooleanExpression, files: list[DataFile], include_empty
     entries = entries_of(*manifests)
     try:
         rows = FileFilter(SCHEMA, BY_ID, row_filter, case_sensitive=True, include_empty_files=include_empty).matching(entries)
-    except (ValueError, TypeError, struct.error) as error:
+    except (ValueError, TypeError, FormatError) as error:
         return type(error)
     return {entries.file(row).file_path for row in rows.tolist()}
 

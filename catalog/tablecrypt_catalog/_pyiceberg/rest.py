@@ -61,6 +61,7 @@ from tablecrypt.printable import printable
 from tablecrypt.properties import KMS_VENDED, check_table_properties, taken_from_server
 from tablecrypt.table.restrictions.read_restrictions import parse_restrictions
 from tablecrypt.table.table_files import name_of
+from tablecrypt_catalog.bounded_answers import bound_answers
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -289,6 +290,7 @@ class RestCatalogAdapter(RestCatalog):
     def _config_headers(self, session: Session) -> None:
         super()._config_headers(session)
         # Here and not once the session is made: the first token is asked for while it is.
+        bound_answers(session)
         session.hooks["response"].append(partial(_refuse_elsewhere, session))
 
     def _create_session(self) -> Session:

@@ -252,7 +252,7 @@ def _key_findings(seen: Observed, metadata: EncryptedTableMetadata, manager: Enc
 
 
 def _unopened(seen: Observed) -> Iterator[Finding]:
-    for unopened in seen.reachable.unopened:
+    for unopened in seen.reachable.problems:
         # Missing files are reported by how they begin, whether or not they had to be opened.
         if not isinstance(unopened.error, FileNotFoundError):
             yield Finding(FindingKind.UNOPENED, unopened.location, f"{type(unopened.error).__name__}: {unopened.error}")

@@ -232,7 +232,7 @@ class _Run:
 
     def result(self) -> Verified:
         """Combine the results of all files with what could not be opened."""
-        for unopened in self._found.unopened:
+        for unopened in self._found.problems:
             self._note_unopened(unopened)
         return Verified(
             table=name_of(self._table),
@@ -295,7 +295,7 @@ class _Run:
         self._note(unopened.location, Problem("content", message))
 
     def _bad_files(self) -> Iterator[BadFile]:
-        kinds = {unopened.location: unopened.kind for unopened in self._found.unopened}
+        kinds = {unopened.location: unopened.kind for unopened in self._found.problems}
         for location, problems in self._problems.items():
             file = self._found.files.get(location)
             yield BadFile(location, kinds[location] if file is None else file.kind, tuple(problems))

@@ -518,7 +518,7 @@ def _footers_of_all(table: EncryptedTable, runner: Runner) -> list[StoredHiddenC
     """What the footers of all data files say; None where one of the files may hold more than can be told."""
     found = reachable_files(table.metadata, table.io)
     files = [file for file in found.files.values() if file.kind == FileKind.DATA]
-    if found.unopened or any(file.key is None or file.file_format != FileFormat.PARQUET.value for file in files):
+    if found.problems or any(file.key is None or file.file_format != FileFormat.PARQUET.value for file in files):
         return None
     works = footer_works({file.location: file.key for file in files if file.key is not None})
     return [done.result for _, done in runner.run(table, inspect_hidden_columns, works)]

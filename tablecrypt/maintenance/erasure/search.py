@@ -47,7 +47,7 @@ from tablecrypt.maintenance._shred_find import OlderFiles
 from tablecrypt.maintenance.columns.blanking import BLANKED
 from tablecrypt.maintenance.erasure.row_filter import ErasureFilter
 from tablecrypt.maintenance.progress import Counted
-from tablecrypt.manifests.records import FORMAT_VERSION, is_deletion_vector
+from tablecrypt.manifests.records import FORMAT_VERSION, is_deletion_vector, partition_values
 from tablecrypt.parquet.uniform import ReadRequest
 from tablecrypt.table._pyiceberg.arrow import InclusiveMetricsEvaluator, to_requested_schema
 from tablecrypt.table.data_file_reader import FIELD_ID_KEY, opened_file
@@ -65,20 +65,20 @@ _NOT_OF_A_FILE: Final = (ColumnKeyDeniedError, ConfigurationError, KmsError, Mis
 
 
 class Holds(Enum):
-    """What a file holds of the rows that a filter matches."""
+    """What a file holds of the rows that a filter matches. Of a file that is read in several ways, the later of these counts."""
 
     NOTHING = auto()
-    ROWS = auto()
-    BOUNDS = auto()
-    """None of its rows matches, but bounds in its entry that no row of it has may be of such rows."""
-    BLANKED = auto()
-    """None of its rows matches, but ciphertext of protected columns is left in blanked rows, and the caller may read these columns."""
-    HIDDEN = auto()
-    """The same, and the caller may not."""
-    UNDECIDED = auto()
-    """Values of which the filter's columns say nothing: equality deletes by other columns."""
     MISSING = auto()
     """The file is not stored, and the bounds in its entry do not rule such rows out."""
+    UNDECIDED = auto()
+    """Values of which the filter's columns say nothing: equality deletes by other columns."""
+    HIDDEN = auto()
+    """As the next one, and the caller may not read these columns."""
+    BLANKED = auto()
+    """None of its rows matches, but ciphertext of protected columns is left in blanked rows, and the caller may read these columns."""
+    BOUNDS = auto()
+    """None of its rows matches, but bounds in its entry that no row of it has may be of such rows."""
+    ROWS = auto()
 
 
 @dataclass(frozen=True)
@@ -92,6 +92,41 @@ class NamedFile:
     file: DataFile
     sequence_number: int | None
     is_live: bool
+
+    @property
+    def reading(self) -> tuple[object, ...]:
+        """What decides how the file is read: two entries of one file that agree in it have the same rows."""
+        file = self.file
+        place = getattr(file, "spec_id", None), partition_values(file.partition)
+        return file.content, file.file_format, bytes(file.key_metadata or b""), tuple(file.equality_ids or ()), *place
+
+
+@dataclass(frozen=True)
+class NamedLocation:
+    """A location as all entries name it: once, unless somebody has named a file in another way, to have its rows passed over.
+
+    Attributes:
+        files: no two of them are read alike; a live one first, where there is one.
+    """
+
+    files: tuple[NamedFile, ...]
+
+    @property
+    def file(self) -> DataFile:
+        """The first of them."""
+        return self.files[0].file
+
+    def also_named(self, named: NamedFile) -> NamedLocation:
+        """Return the location with another entry of it."""
+        known = next((each for each in self.files if each.reading == named.reading), None)
+        # A live entry beats a deleted one: a live file that is missing was not searched, whatever its bounds say.
+        if known is not None and (known.is_live or not named.is_live):
+            return self
+
+        files = [*(each for each in self.files if each is not known), named]
+        # An entry without a key tells nothing beside one that opens the file.
+        keyed = [each for each in files if each.is_live or each.file.key_metadata] or files[:1]
+        return NamedLocation(tuple(sorted(keyed, key=lambda each: not each.is_live)))
 
 
 @dataclass
@@ -111,7 +146,7 @@ class NamedFiles:
     lists: dict[int, str] = field(default_factory=dict)
     manifests: dict[int, tuple[str, ...]] = field(default_factory=dict)
     entries: dict[str, frozenset[str]] = field(default_factory=dict)
-    files: dict[str, NamedFile] = field(default_factory=dict)
+    files: dict[str, NamedLocation] = field(default_factory=dict)
     out_of_reach: set[int] = field(default_factory=set)
     unread: dict[str, str] = field(default_factory=dict)
     stored_lengths: dict[str, int] = field(default_factory=dict)
@@ -204,10 +239,9 @@ def _add_manifest(found: NamedFiles, manifest: ManifestFile, entries: Sequence[M
         location = entry.data_file.file_path
         named.append(location)
         is_live = is_current and entry.status != ManifestEntryStatus.DELETED
+        file = NamedFile(entry.data_file, sequence_number_of(entry), is_live)
         known = found.files.get(location)
-        # A live entry beats a deleted one: a live file that is missing was not searched, whatever its bounds say.
-        if known is None or (is_live and not known.is_live):
-            found.files[location] = NamedFile(entry.data_file, sequence_number_of(entry), is_live)
+        found.files[location] = NamedLocation((file,)) if known is None else known.also_named(file)
 
     found.entries[manifest.manifest_path] = frozenset(named)
     found.stored_lengths[manifest.manifest_path] = manifest.manifest_length
@@ -234,7 +268,7 @@ class Findings:
 
     Attributes:
         inspected: for each file that was read, or is missing.
-        unread: for each file that could not be read, why.
+        unread: for each file that could not be read, why; of a file with several names, as one of them.
     """
 
     inspected: dict[str, Inspected] = field(default_factory=dict)
@@ -268,7 +302,7 @@ class FileSearch:
         # Without a row filter: it would let the reader skip row groups by statistics, which may be wrong.
         self._reader = TaskReader(self._metadata, self._io, row_filter.on_rows.columns, ALWAYS_TRUE)
 
-    def look(self, files: Collection[NamedFile], counted: Counted) -> Findings:
+    def look(self, files: Collection[NamedLocation], counted: Counted) -> Findings:
         """Read files, and say what each holds.
 
         Raises:
@@ -276,15 +310,20 @@ class FileSearch:
         """
         found = Findings()
         with ThreadPoolExecutor(_THREADS, thread_name_prefix="tablecrypt-erase") as pool:
-            results = pool.map(self._attempt, files)
-            for named, result in zip(counted.track(list(files)), results, strict=True):
+            results = pool.map(self._attempt_each, files)
+            for named, attempts in zip(counted.track(list(files)), results, strict=True):
                 location = named.file.file_path
-                if isinstance(result, Inspected):
-                    found.inspected[location] = result
-                else:
-                    found.unread[location] = f"{type(result).__name__}: {result}"
+                inspected = [each for each in attempts if isinstance(each, Inspected)]
+                if inspected:
+                    # Read as something that it is not, a file shows no such rows: what it holds as anything counts.
+                    found.inspected[location] = max(inspected, key=lambda each: each.holds.value)
+                for error in (each for each in attempts if isinstance(each, Exception)):
+                    found.unread.setdefault(location, f"{type(error).__name__}: {error}")
 
         return found
+
+    def _attempt_each(self, named: NamedLocation) -> list[Inspected | Exception]:
+        return [self._attempt(each) for each in named.files]
 
     def _attempt(self, named: NamedFile) -> Inspected | Exception:
         if not (named.is_live or named.file.key_metadata):

@@ -4,7 +4,7 @@
     statistics    the filter is evaluated over the columns of all entries at once, each comparison as PyIceberg makes it for one file
 
 A file whose bounds are NaN, or not what their type is stored as, is given to PyIceberg's evaluator by itself: it knows what such bounds
-say, and raises what it raises for unreadable ones.
+say. Unreadable ones are a FormatError, which names the file.
 
 Iceberg table spec, "Scan Planning", "Column Metrics", appendix D "Single-value serialization".
 """
@@ -53,11 +53,12 @@ from pyiceberg.types import (
     TimeType,
 )
 
+from tablecrypt.errors import FormatError
 from tablecrypt.keys.column_keys import not_told
 from tablecrypt.manifests.avro_columns import NULL, Mask, Numbers
 from tablecrypt.manifests.entries import Entries
 from tablecrypt.manifests.entry_columns import Column, Statistics
-from tablecrypt.manifests.records import in_literals
+from tablecrypt.manifests.records import EncryptedDataFile, in_literals
 from tablecrypt.table._pyiceberg.arrow import InclusiveMetricsEvaluator
 
 _Values: TypeAlias = npt.NDArray[Any]
@@ -154,8 +155,16 @@ class FileFilter:
         matches: Mask = visit(self._bound, visitor) | (entries.numbers[Column.RECORD_COUNT] < 0)
         for odd in np.flatnonzero(visitor.odd).tolist():
             untold = not_told(self._told_until, entries.number(Column.SEQUENCE_NUMBER, odd))
-            matches[odd] = self._of_one_file(entries.file(odd).without_statistics_of(untold))
+            matches[odd] = self._may_hold(entries.file(odd).without_statistics_of(untold))
         return matches
+
+    def _may_hold(self, file: EncryptedDataFile) -> bool:
+        try:
+            return self._of_one_file(file)
+        except struct.error as error:
+            raise FormatError(
+                f"{file.file_path}: its manifest entry has a bound that is not what its column's type is stored as"
+            ) from error
 
     def _partition_filter(self, spec_id: int) -> BooleanExpression:
         projected = inclusive_projection(self._schema, self._specs[spec_id], self._case_sensitive)(self._row_filter)

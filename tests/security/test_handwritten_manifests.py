@@ -1,0 +1,147 @@
+"""What somebody who may commit writes into manifests by hand: one file under two names, and what then looks at the first of them alone."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import Any, Final
+
+import pytest
+from pyiceberg.catalog import Catalog
+from pyiceberg.manifest import DataFile, DataFileContent, FileFormat, ManifestContent
+from pyiceberg.table import Table
+from pyiceberg.transforms import IdentityTransform
+from pyiceberg.typedef import Record
+
+from tablecrypt import maintenance as m
+from tablecrypt.errors import FormatError
+from tablecrypt.maintenance import FindingKind
+from tablecrypt.maintenance.expiry import expire_snapshots
+from tests.maintenance.test_erase import FILTER, PERSON, check_nothing_is_left, people
+from tests.support.handwritten_manifests import HandwrittenManifest, commit_by_hand, named_otherwise
+from tests.support.manifests import new_key
+from tests.support.protected_tables import Clients, declare, loaded, persons, protected_table
+from tests.support.tables import data_files
+
+_DELETES: Final = ManifestContent.DELETES
+NOBODY: Final = {"referenced_data_file": "s3://nowhere/data.parquet"}
+AS_DELETES: Final[dict[str, dict[str, Any]]] = {
+    "a deletion vector": {"file_format": FileFormat.PUFFIN, "content_offset": 4, "content_size_in_bytes": 40, **NOBODY},
+    "position deletes": NOBODY,
+}
+
+
+def of_person(table: Table) -> DataFile:
+    """The data file that holds the person, of a table that has no other snapshot than its newest."""
+    [task] = table.scan(FILTER).plan_files()
+    return task.file
+
+
+def forget_history(table: Table) -> None:
+    """Leave the newest snapshot alone: what others know of a file is not met before the handwritten manifest."""
+    expire_snapshots(table, older_than=dt.datetime.now(dt.UTC) + dt.timedelta(days=1))
+    table.refresh()
+
+
+@pytest.mark.parametrize("name", AS_DELETES)
+def test_a_data_file_that_is_named_as_deletes_too_is_searched_when_its_rows_are_erased(catalog: Catalog, name: str) -> None:
+    table = people(catalog)
+    deletes = named_otherwise(of_person(table), content=DataFileContent.POSITION_DELETES, record_count=1, **AS_DELETES[name])
+    commit_by_hand(table, HandwrittenManifest([deletes], _DELETES))
+    forget_history(table)
+    assert table.scan(FILTER).count() == 1
+
+    erased = m.erase(table, FILTER)
+
+    assert erased.is_complete
+    assert table.refresh().scan().count() == 59
+    assert PERSON not in table.scan().to_arrow()["customer_id"].to_pylist()
+    check_nothing_is_left(table)
+
+
+@pytest.mark.parametrize(
+    ("fields", "what"),
+    [
+        ({"content": DataFileContent.POSITION_DELETES, **NOBODY}, "as position deletes and as data"),
+        ({"file_format": FileFormat.AVRO}, "as AVRO and as PARQUET"),
+        ({"key_metadata": new_key().with_file_length(1000).encode()}, "with two keys"),
+    ],
+    ids=lambda each: each if isinstance(each, str) else "",
+)
+def test_verify_and_audit_name_a_file_that_is_named_in_two_ways(catalog: Catalog, fields: dict[str, Any], what: str) -> None:
+    table = people(catalog)
+    file = of_person(table)
+    before = m.verify(table)
+    content = _DELETES if "content" in fields else ManifestContent.DATA
+    commit_by_hand(table, HandwrittenManifest([named_otherwise(file, **fields)], content))
+    forget_history(table)
+
+    [bad] = m.verify(table).bad
+    found = {each.where for each in m.audit(table).findings if each.kind == FindingKind.UNOPENED and what in each.message}
+
+    assert before.is_good
+    assert bad.location == file.file_path
+    assert found == {file.file_path}
+
+
+@pytest.mark.parametrize(
+    ("fields", "what"),
+    [
+        ({"content": DataFileContent.EQUALITY_DELETES, "equality_ids": [9], "record_count": 1}, "as data and as deletes"),
+        ({"key_metadata": new_key().with_file_length(1000).encode()}, "with two keys"),
+    ],
+    ids=["deletes", "key"],
+)
+def test_a_file_of_two_names_is_not_encrypted_again_as_one_of_them(both: Clients, fields: dict[str, Any], what: str) -> None:
+    """As deletes its bytes would be copied as they are, with the values of a column that was declared since."""
+    people = protected_table(both.payroll, appends=[persons(1, 2)], **{"encryption.column-keys": ""})
+    declare(people, "pii: ssn")
+    [file] = data_files(people.refresh())
+    deletes = "content" in fields
+    commit_by_hand(
+        loaded(both.analyst), HandwrittenManifest([named_otherwise(file, **fields)], _DELETES if deletes else ManifestContent.DATA)
+    )
+
+    with pytest.raises(FormatError, match=what):
+        m.reencrypt(people.refresh(), out_of_line=True)
+
+
+def test_a_data_file_that_is_named_as_deletes_too_is_not_compacted_without_what_it_deletes(both: Clients) -> None:
+    people = protected_table(both.payroll, appends=[persons(1, 2)])
+    [file] = data_files(people)
+    deletes = named_otherwise(file, content=DataFileContent.EQUALITY_DELETES, equality_ids=[1])
+    commit_by_hand(loaded(both.analyst), HandwrittenManifest([deletes], _DELETES))
+
+    with pytest.raises(FormatError, match="as data and as deletes"):
+        m.compact(people.refresh(), rewrite_all=True)
+
+
+def test_a_file_that_is_named_in_two_partition_specs_is_not_encrypted_again(both: Clients) -> None:
+    people = protected_table(both.payroll, appends=[persons(1, 2)])
+    with people.update_spec() as update:
+        update.add_field("id", IdentityTransform(), "by_id")
+    [file] = data_files(people.refresh())
+    commit_by_hand(loaded(both.analyst), HandwrittenManifest([named_otherwise(file, partition=Record(1))], spec_id=1))
+
+    with pytest.raises(FormatError, match="in two partition specs"):
+        m.reencrypt(people.refresh())
+
+
+ODD: Final[dict[str, dict[str, Any]]] = {
+    "a bound of no bytes": {"upper_bounds": {1: b""}},
+    "a count below zero": {"value_counts": {1: -5}},
+    "an offset below zero": {"split_offsets": [-1]},
+}
+
+
+@pytest.mark.parametrize("odd", ODD)
+def test_entries_with_odd_numbers_are_format_errors_of_whoever_looks_at_them(catalog: Catalog, odd: str) -> None:
+    table = people(catalog)
+    commit_by_hand(table, HandwrittenManifest([named_otherwise(of_person(table), **ODD[odd])]))
+    table.refresh()
+
+    for look in (table.inspect.files, table.inspect.entries, table.inspect.all_data_files):
+        with pytest.raises(FormatError, match="an entry of its manifests has a bound or a number that its column cannot have"):
+            look()
+    if odd == "a bound of no bytes":
+        with pytest.raises(FormatError, match="has a bound that is not what its column's type is stored as"):
+            table.scan("customer_id > 3").count()
