@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
 from pyiceberg.schema import Schema
@@ -27,6 +27,16 @@ def all_ancestors(schema: Schema) -> dict[int, tuple[int, ...]]:
 
     visit((), schema.as_struct())
     return found
+
+
+def displaced(stored: Iterable[tuple[int, tuple[int, ...]]], places: Mapping[int, tuple[int, ...]]) -> int | None:
+    """Return the field id of a column that a file has in another struct, list or map than its table; None where there is no such one.
+
+    Args:
+        stored: the file's columns: field id and ancestors, the innermost first.
+        places: the ancestors of the table's columns, by field id. Columns that are not among these may be anywhere.
+    """
+    return next((field_id for field_id, around in stored if places.get(field_id, around) != around), None)
 
 
 def covering(columns: Mapping[int, T], schema: Schema) -> dict[int, T]:

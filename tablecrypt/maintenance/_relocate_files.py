@@ -28,7 +28,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 from pyiceberg.io import InputFile
-from pyiceberg.manifest import DataFileContent, FileFormat
+from pyiceberg.manifest import FileFormat
 
 from tablecrypt import _magics as magics
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
@@ -37,9 +37,7 @@ from tablecrypt.files.deletion import refuse_link, store_of, unusable_location
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.files.raw_output import RawContent
 from tablecrypt.maintenance.runner import FileDone
-from tablecrypt.manifests.records import EncryptedDataFile
-from tablecrypt.parquet.uniform import ReadRequest, UniformParquetWriter
-from tablecrypt.table.data_file_reader import opened_file
+from tablecrypt.parquet.uniform import ReadRequest, UniformParquetFile, UniformParquetWriter
 from tablecrypt.table.deletes import position_delete_columns
 from tablecrypt.table.deletion_vectors import with_other_paths
 
@@ -241,16 +239,10 @@ def _rewrite_positions(
             f"{work.source}: position deletes in a {work.file_format} file cannot be copied: rewrite them into deletion vectors"
         )
 
-    file = EncryptedDataFile.from_args(
-        content=DataFileContent.POSITION_DELETES,
-        file_path=work.source,
-        file_format=FileFormat.PARQUET,
-        record_count=0,
-        key_metadata=old.encode(),
-    )
-    with opened_file(io, file) as opened:
+    with io.raw_input(work.source).open() as source:
+        opened = UniformParquetFile(source, old, work.source)
         schema = opened.schema
-        path_name, position_name = position_delete_columns(schema, file)
+        path_name, position_name = position_delete_columns(schema, work.source)
         rows = pa.Table.from_batches(opened.batches(ReadRequest(schema.names)), schema)
 
     # A delete file names few data files in many rows: each path is mapped once.

@@ -44,7 +44,7 @@ from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.keys.column_keys import ColumnPolicy
 from tablecrypt.maintenance._tables import require_encrypted
 from tablecrypt.manifests import EncryptedManifestFile
-from tablecrypt.manifests.records import is_deletion_vector, key_metadata_of
+from tablecrypt.manifests.records import EncryptedDataFile, is_deletion_vector, stored_key_metadata
 from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata
 from tablecrypt.table.table_files import TableFileIO, name_of
 
@@ -74,6 +74,35 @@ class FileKind(StrEnum):
         return self in (FileKind.MANIFEST_LIST, FileKind.MANIFEST)
 
 
+@dataclass(frozen=True, slots=True)
+class EntryCounts:
+    """What a manifest entry says of a file.
+
+    Attributes:
+        records: rows of the file, or positions of the deletion vector.
+        length: bytes of the stored file.
+        target: location of the data file that a deletion vector is about; None in other entries.
+        offset, size: where the deletion vector lies in the plaintext, in bytes; None in other entries.
+    """
+
+    records: int
+    length: int
+    target: str | None = None
+    offset: int | None = None
+    size: int | None = None
+
+    def as_vector(self, location: str, key_metadata: StandardKeyMetadata) -> EncryptedDataFile:
+        """Return the entry of a deletion vector in the file at a location, with what is needed to read it."""
+        return EncryptedDataFile.from_args(
+            file_path=location,
+            key_metadata=key_metadata.encode(),
+            record_count=self.records,
+            file_size_in_bytes=key_metadata.file_length,
+            content_offset=self.offset,
+            content_size_in_bytes=self.size,
+        )
+
+
 @dataclass(frozen=True)
 class ReachableFile:
     """One file.
@@ -92,6 +121,7 @@ class ReachableFile:
         spec_id: of the partition spec that it, or what a manifest names, was written under; None for a manifest list.
         snapshots: of a manifest, the ids of those whose lists name it.
         equality_ids: of an equality delete file, the field ids of the columns whose values it holds.
+        entries: what the entries of manifests say of it: one, unless some differ or it holds several deletion vectors.
     """
 
     location: str
@@ -107,6 +137,7 @@ class ReachableFile:
     spec_id: int | None = None
     snapshots: frozenset[int] = frozenset()
     equality_ids: frozenset[int] = frozenset()
+    entries: frozenset[EntryCounts] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -378,7 +409,7 @@ def _add_content(
     kind, key = kind_of(file), None
     if file.key_metadata:
         try:
-            key = key_metadata_of(file)
+            key = stored_key_metadata(file)
         except TablecryptError as error:
             # The file stays in the result, without a key: it is the table's, and must not be taken for an orphan.
             found.unopened.append(Unopened(file.file_path, kind, error))
@@ -389,8 +420,17 @@ def _add_content(
         *(file.file_path, kind, file.file_format.value, key, length, keks, partition, added_by, metrics, sequence_number),
         spec_id=spec_id,
         equality_ids=frozenset(file.equality_ids or ()) if kind == FileKind.EQUALITY_DELETES else frozenset(),
+        entries=frozenset([_counts_in(file)]),
     )
     _add(found, stored)
+
+
+def _counts_in(file: DataFile) -> EntryCounts:
+    if not is_deletion_vector(file):
+        return EntryCounts(file.record_count, file.file_size_in_bytes)
+    vector = EncryptedDataFile.of(file)
+    place = vector.referenced_data_file, vector.content_offset, vector.content_size_in_bytes
+    return EntryCounts(file.record_count, file.file_size_in_bytes, *place)
 
 
 def kind_of(file: DataFile) -> FileKind:
@@ -404,7 +444,7 @@ def kind_of(file: DataFile) -> FileKind:
 
 
 def _add(found: Reachable, file: ReachableFile) -> None:
-    """Add a file, or the KEKs to one that was found by another way already: several vectors share a Puffin file, snapshots share files."""
+    """Add a file, or what this way to it adds to one that was found already: several vectors share a Puffin file, snapshots share files."""
     known = found.files.get(file.location)
     if known is None:
         found.files[file.location] = file
@@ -417,10 +457,9 @@ def _add(found: Reachable, file: ReachableFile) -> None:
         _add_contradiction(found, file.location, known.kind, f"as {known.file_format} and as {file.file_format}")
     elif not _is_same_key(known.key, file.key):
         _add_contradiction(found, file.location, known.kind, "with two keys")
-    if not file.keks <= known.keks:
-        merged = known.keks | file.keks
-        values = {**vars(known), "keks": merged}
-        found.files[file.location] = ReachableFile(**values)
+
+    if not (file.keks <= known.keks and file.entries <= known.entries):
+        found.files[file.location] = replace(known, keks=known.keks | file.keks, entries=known.entries | file.entries)
 
 
 def _add_contradiction(found: Reachable, location: str, kind: FileKind, what: str) -> None:

@@ -76,6 +76,9 @@ class AvroBlocks:
             block = self._read(_BLOCK)
             if block["sync"] != self._sync:
                 raise FormatError("a sync marker differs from its header's")
+            # Counted, it would take away what another block holds too much.
+            if block["count"] < 0:
+                raise FormatError(f"a block says that it holds {block['count']} rows")
             yield AvroBlock(block["count"], self._decompressed(block["stored"]))
 
     def _decompressed(self, stored: bytes) -> bytes:

@@ -217,8 +217,20 @@ def key_metadata_of(file: DataFile) -> StandardKeyMetadata:
 
     Raises:
         PlaintextRefusedError: the manifest names no key for it.
-        FormatError: the key metadata is not StandardKeyMetadata version 1.
+        FormatError: the key metadata is not StandardKeyMetadata version 1, or has another length than the entry.
     """
+    key_metadata = stored_key_metadata(file)
+    # The length in key metadata is compared with the file's: by a smaller one in the entry, its last rows would belong to no part.
+    if key_metadata.file_length not in (None, file.file_size_in_bytes):
+        raise FormatError(
+            f"{file.file_path}: its manifest entry says {file.file_size_in_bytes} bytes, its key metadata {key_metadata.file_length}"
+        )
+
+    return key_metadata
+
+
+def stored_key_metadata(file: DataFile) -> StandardKeyMetadata:
+    """Return the same, whatever length the entry says: to find files and keys, and not to read. Raises as `key_metadata_of`."""
     refuse_plaintext(file)
     try:
         return StandardKeyMetadata.decode(bytes(file.key_metadata or b""))

@@ -391,6 +391,12 @@ class FileLayout:
         """Of all row groups, in their order."""
         return [chunk for chunks in self.row_groups for chunk in chunks]
 
+    @property
+    def rows(self) -> int:
+        """How many rows the row groups have."""
+        with described(self.location, "a row group in the footer"):
+            return sum(group.integer(RowGroup.NUM_ROWS) for group in self.metadata.structs(FileMetaData.ROW_GROUPS))
+
     def leaf_paths(self) -> list[tuple[str, ...]]:
         """Of the leaf columns in the schema, in their order."""
         with described(self.location, "the schema in the footer"):

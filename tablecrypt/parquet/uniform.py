@@ -127,6 +127,7 @@ class UniformParquetFile:
     Attributes:
         schema: of the columns as they are stored.
         footer_tag: authenticates this footer and no other.
+        length: of the ciphertext in bytes.
         protected: field ids of the columns that the file has hidden columns of.
         masks: of those that `access` masks, the ones whose masked values are read.
 
@@ -155,7 +156,7 @@ class UniformParquetFile:
         self._head_is_right = False
         self._fragments: dict[frozenset[str], ds.ParquetFileFragment] = {}
         self._file = source if isinstance(source, pa.NativeFile) else pa.PythonFile(source, mode="r")
-        self._length = _check_length(self._file, key_metadata, location)
+        self.length = self._length = _check_length(self._file, key_metadata, location)
         self._is_in_memory = self._is_small = self._length <= small_file_length
         if self._is_small:
             # A mapped file would change with the one in storage, so it is copied.
@@ -184,6 +185,11 @@ class UniformParquetFile:
             self.schema = pa.schema([field for field in self.schema if hidden_field_id(field.name) is None], self.schema.metadata)
         if columns is not None and columns.protected:
             check_as_arrow_reads(opened, self.schema, columns.paths, location)
+
+    @property
+    def rows(self) -> int:
+        """How many rows there are by the row groups, which is what is read, whatever the footer says of them all."""
+        return sum(map(self._rows_of, range(self._footer.num_row_groups)))
 
     def batches(self, request: ReadRequest) -> Iterator[pa.RecordBatch]:
         """Yield the rows that pass the request's filter. Row groups whose statistics rule them out are not read.

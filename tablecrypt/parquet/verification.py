@@ -108,6 +108,7 @@ class Verification:
         modules: how many of each type authenticated.
         unauthenticated_pages: pages whose bodies AES_GCM_CTR_V1 encrypts and does not authenticate.
         columns_in_the_clear: dotted paths.
+        rows: how many the row groups have.
         hidden_columns: dotted paths of a table's protected columns, whose own keys were not given. Their bytes are not authenticated, and
             neither is that no byte of the file belongs to nothing.
     """
@@ -118,6 +119,7 @@ class Verification:
     modules: dict[str, int]
     unauthenticated_pages: int
     columns_in_the_clear: tuple[str, ...]
+    rows: int
     hidden_columns: tuple[str, ...] = ()
 
     @property
@@ -146,7 +148,7 @@ def verify(source: Any, keys: FileKeys, *, location: str | None = None) -> Verif
 
 
 def verify_footer(source: Any, key_metadata: StandardKeyMetadata, location: str) -> int:
-    """Check the ends of a table's file and which keys its columns are under; return how many modules that were.
+    """Check the ends of a table's file and which keys its columns are under; return how many rows the footer says that it has.
 
     Args:
         source: a seekable binary file.
@@ -158,7 +160,8 @@ def verify_footer(source: Any, key_metadata: StandardKeyMetadata, location: str)
         FormatError: a column that is no hidden one is under a key of its own.
     """
     try:
-        UniformParquetFile(source, key_metadata, location).footer()
+        file = UniformParquetFile(source, key_metadata, location)
+        file.footer()
     # The quick way refuses every column under a key of its own, and hidden columns are to have one.
     except FormatError:
         with open_source(source, location) as opened:
@@ -166,8 +169,9 @@ def verify_footer(source: Any, key_metadata: StandardKeyMetadata, location: str)
             for chunk in layout.chunks():
                 if not (chunk.has_own_key and hidden_field_id(chunk.path[0]) is not None):
                     _ = chunk.cipher
+            return layout.rows
 
-    return 1
+    return file.rows
 
 
 @dataclass(frozen=True)
@@ -244,6 +248,7 @@ class FileChecks:
             dict(self._modules),
             self._unauthenticated_pages,
             tuple(self._in_the_clear),
+            layout.rows,
             tuple(self._hidden),
         )
 

@@ -105,6 +105,7 @@ def opened_file(
         with io.raw_input(file.file_path).open() as source:
             access = None if visible is None else visible.access_to(sequence_number)
             parquet = UniformParquetFile(source, key_metadata, file.file_path, dictionary_columns=dictionary_columns, access=access)
+            check_entry(file, parquet)
             yield _masked(parquet, file.file_path, parquet.protected, parquet.masks, visible, sequence_number)
     elif file.file_format == FileFormat.AVRO:
         with io.decrypting_input(file.file_path, key_metadata).open() as plaintext:
@@ -113,6 +114,16 @@ def opened_file(
             yield _masked(avro, file.file_path, nothing, nothing, visible, sequence_number)
     else:
         raise FormatError(f"{file.file_path}: {file.file_format.value} files are not read from encrypted tables; Parquet and Avro are")
+
+
+def check_entry(file: DataFile, opened: UniformParquetFile) -> None:
+    """Raise FormatError where a Parquet file has other rows or bytes than its manifest entry says.
+
+    Counts, row ids and deletes of whole files believe the entry, so that what is read must not tell otherwise.
+    """
+    for what, stored, said in (("rows", opened.rows, file.record_count), ("bytes", opened.length, file.file_size_in_bytes)):
+        if stored != said:
+            raise FormatError(f"{file.file_path}: has {stored} {what}, its manifest entry says {said}")
 
 
 def _masked(
@@ -162,6 +173,11 @@ class AvroDataFile:
             yield PositionedBatch((range(start, start + len(batch)),), batch)
             start += len(batch)
 
+    def counted_rows(self) -> int:
+        """Return how many rows the blocks say that they hold. No row is decoded, and the file is read once: by this or by `batches`."""
+        with self._decoding():
+            return sum(block.count for block in self._blocks)
+
     def _refuse_part(self, part: Container[int] | None) -> None:
         # Ignored, a part would return every row once for each part of the file.
         if part is not None:
@@ -206,6 +222,8 @@ class AvroDataFile:
 
         if portion:
             yield portion
+        if self._rows is not None and count != self._rows:
+            raise FormatError(f"it has {count} rows, and its manifest entry says {self._rows}")
 
     @contextmanager
     def _decoding(self) -> Iterator[None]:

@@ -114,7 +114,7 @@ class DeleteReader:
 
     def _read_position_deletes(self, file: DataFile) -> dict[str, list[pa.ChunkedArray]]:
         with opened_file(self._io, file) as opened:
-            path, position = position_delete_columns(opened.schema, file)
+            path, position = position_delete_columns(opened.schema, file.file_path)
             batches = list(opened.batches(ReadRequest([path, position])))
         if not batches:
             return {}
@@ -220,16 +220,16 @@ def _concatenated(batches: Iterable[pa.RecordBatch], names: tuple[str, ...]) -> 
     return pa.concat_tables(tables) if tables else pa.table({name: pa.array([], pa.null()) for name in names})
 
 
-def position_delete_columns(schema: pa.Schema, file: DataFile) -> tuple[str, str]:
+def position_delete_columns(schema: pa.Schema, location: str) -> tuple[str, str]:
     """Return the names of the columns of a position delete file that hold the path of a data file and the position in it."""
-    return _column(schema, FILE_PATH_FIELD_ID, file), _column(schema, POSITION_FIELD_ID, file)
+    return _column(schema, FILE_PATH_FIELD_ID, location), _column(schema, POSITION_FIELD_ID, location)
 
 
-def _column(schema: pa.Schema, field_id: int, file: DataFile) -> str:
+def _column(schema: pa.Schema, field_id: int, location: str) -> str:
     for field in schema:
         if (field.metadata or {}).get(b"PARQUET:field_id") == str(field_id).encode():
             return str(field.name)
-    raise FormatError(f"{file.file_path}: this position delete file lacks the column with field id {field_id}")
+    raise FormatError(f"{location}: this position delete file lacks the column with field id {field_id}")
 
 
 @dataclass(frozen=True)

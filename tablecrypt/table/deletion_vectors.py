@@ -169,11 +169,23 @@ class DeletionVectorReader:
             file: the manifest entry.
             rows: how many the data file has. Memory stays below 24 bytes for each, whatever the vector says.
         """
+        return _expanded(self._bitmap(file, rows))
+
+    def check(self, file: EncryptedDataFile, rows: int | None) -> None:
+        """Refuse a deletion vector that `positions` refuses, without expanding it: no memory for each position is needed.
+
+        Args:
+            file: the manifest entry.
+            rows: how many the data file has; None for any number.
+        """
+        self._bitmap(file, rows)
+
+    def _bitmap(self, file: EncryptedDataFile, rows: int | None) -> BitMap64:
         offset, size = file.content_offset, file.content_size_in_bytes
         if offset is None or size is None or offset < 0 or size < _FRAME_LENGTH:
             raise FormatError(f"{file.file_path}: a deletion vector with an impossible content_offset or content_size_in_bytes")
 
-        return parse_deletion_vector(self._blob(file, offset, size), file.file_path, file.record_count, rows)
+        return _parsed_bitmap(self._blob(file, offset, size), file.file_path, file.record_count, rows)
 
     def _blob(self, file: EncryptedDataFile, offset: int, size: int) -> bytes:
         key_metadata = key_metadata_of(file)
@@ -214,6 +226,10 @@ def parse_deletion_vector(blob: bytes, location: str, cardinality: int | None = 
         cardinality: how many positions there should be; None for any number.
         rows: how many the data file has, which bounds the positions; None for any positions.
     """
+    return _expanded(_parsed_bitmap(blob, location, cardinality, rows))
+
+
+def _parsed_bitmap(blob: bytes, location: str, cardinality: int | None, rows: int | None) -> BitMap64:
     length = _LENGTH.unpack_from(blob)[0] if len(blob) >= _FRAME_LENGTH else -1
     if length + 2 * _LENGTH.size != len(blob):
         raise FormatError(f"{location}: a deletion vector of {len(blob)} bytes says that it is {length} bytes long")
@@ -225,10 +241,7 @@ def parse_deletion_vector(blob: bytes, location: str, cardinality: int | None = 
     if zlib.crc32(framed) != _LENGTH.unpack(blob[-_LENGTH.size :])[0]:
         raise FormatError(f"{location}: a deletion vector's CRC-32 is not that of its bytes")
 
-    return DeletedPositions(_positions(framed[len(MAGIC) :], location, cardinality, rows))
-
-
-def _positions(bitmap: bytes, location: str, cardinality: int | None, rows: int | None) -> npt.NDArray[np.int64]:
+    bitmap = framed[len(MAGIC) :]
     if len(bitmap) < _BITMAP_COUNT_LENGTH:
         raise FormatError(f"{location}: a deletion vector ends inside its bitmap")
 
@@ -246,7 +259,11 @@ def _positions(bitmap: bytes, location: str, cardinality: int | None, rows: int 
     if compressed and compressed.max() > _GREATEST_POSITION:
         raise FormatError(f"{location}: a deletion vector holds a position over 2^63 - 1")
 
-    return np.frombuffer(compressed.to_array(), np.uint64).view(np.int64)
+    return compressed
+
+
+def _expanded(bitmap: BitMap64) -> DeletedPositions:
+    return DeletedPositions(np.frombuffer(bitmap.to_array(), np.uint64).view(np.int64))
 
 
 def puffin_location(metadata: TableMetadata, write_uuid: uuid.UUID) -> str:

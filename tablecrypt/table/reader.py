@@ -47,7 +47,7 @@ from pyiceberg.types import ListType, MapType
 
 from tablecrypt.errors import FormatError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO, is_local
-from tablecrypt.keys.nested_columns import all_ancestors
+from tablecrypt.keys.nested_columns import all_ancestors, displaced
 from tablecrypt.manifests.records import FORMAT_VERSION
 from tablecrypt.parquet.uniform import PositionedBatch, ReadRequest, kept, passing
 from tablecrypt.table._pyiceberg.arrow import column_projection_values, to_requested_schema
@@ -333,10 +333,10 @@ class Projections:
 
     def _check_places(self, stored: Schema, wanted: Schema, location: str) -> None:
         places = {**all_ancestors(self._table_metadata.schema()), **all_ancestors(wanted)}
-        for field_id, around in all_ancestors(stored).items():
-            # PyIceberg looks it up by its stored name, in whatever struct the table has it: a protected column there may have that name.
-            if places.get(field_id, around) != around:
-                raise FormatError(f"{location}: has the column with field id {field_id} in another struct than the table has it")
+        elsewhere = displaced(all_ancestors(stored).items(), places)
+        # PyIceberg looks it up by its stored name, in whatever struct the table has it: a protected column there may have that name.
+        if elsewhere is not None:
+            raise FormatError(f"{location}: has the column with field id {elsewhere} in another struct than the table has it")
 
     def _stored_schema(self, arrow_schema: pa.Schema) -> Schema:
         # Most files of a table have the same columns, and converting the schema costs more than reading a small file.

@@ -296,6 +296,18 @@ def test_blocks_hold_no_more_rows_than_the_manifest_entry_says(claimed: int) -> 
         list(AvroDataFile(io.BytesIO(forged), "loc", 3).batches(ReadRequest(["id"])))
 
 
+def test_a_block_of_fewer_than_no_rows_is_refused() -> None:
+    nothing = {"type": "record", "name": "r", "fields": [{"name": "id", "type": "null", "field-id": 1}]}
+    sink = io.BytesIO()
+    fastavro.writer(sink, nothing, [{"id": None}] * 5)
+    data = sink.getvalue()
+    block = b"\x0a\x00" + data[-16:]
+    # Of two less than none and of five rows: together as many as the entry says.
+    forged = data.removesuffix(block) + b"\x03\x00" + data[-16:] + block
+    with pytest.raises(FormatError, match=r"^loc: a block says that it holds -2 rows$"):
+        list(AvroDataFile(io.BytesIO(forged), "loc", 3).batches(ReadRequest(["id"])))
+
+
 @pytest.mark.parametrize("records", [12, 50])
 def test_a_schema_whose_records_double_what_they_name_is_refused(records: int) -> None:
     inner: Any = {"type": "record", "name": "r0", "fields": [{"name": "n", "field-id": 1, "type": "long"}]}

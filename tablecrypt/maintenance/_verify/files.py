@@ -9,7 +9,7 @@ it should be is a finding, as a bad block is. Any other error of the store stops
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from pyiceberg.io import InputStream
@@ -23,9 +23,12 @@ from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import AuthenticationError, FormatError, KeyNotFoundError, PlaintextRefusedError, TamperedFileError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
+from tablecrypt.maintenance.reachable import EntryCounts
 from tablecrypt.maintenance.runner import FileDone
 from tablecrypt.parquet.protected.hidden_columns import hidden_field_id
-from tablecrypt.parquet.verification import verify_footer
+from tablecrypt.parquet.verification import Verification, verify_footer
+from tablecrypt.table.data_file_reader import AvroDataFile
+from tablecrypt.table.deletion_vectors import DeletionVectorReader
 
 FETCHED_BLOCKS: Final = 4
 """Blocks that are read from the store at once."""
@@ -52,11 +55,13 @@ class FileFindings:
         length: bytes that were authenticated or, in a short look, bytes of the file.
         parts: how many blocks or modules authenticated.
         problems: empty for a good file.
+        rows: how many a Parquet file's row groups have; None where it does not tell.
     """
 
     length: int
     parts: int
     problems: tuple[Problem, ...] = ()
+    rows: int | None = None
 
 
 def verify_ags1(raw: InputStream, key_metadata: StandardKeyMetadata, location: str, full: bool = True) -> FileFindings:
@@ -158,18 +163,20 @@ def verify_parquet(
     raw.seek(0)
 
     try:
-        parts = _all_modules(raw, key_metadata, location, hidden_columns or {}) if full else verify_footer(raw, key_metadata, location)
+        if not full:
+            return FileFindings(stored, 1, rows=verify_footer(raw, key_metadata, location))
+        verified = _all_modules(raw, key_metadata, location, hidden_columns or {})
     except (TamperedFileError, PlaintextRefusedError) as refused:
         return FileFindings(stored, 0, (Problem("modules" if full else "footer", refused.what),))
     except FormatError as refused:
         return FileFindings(stored, 0, (Problem("format", str(refused)),))
 
-    return FileFindings(stored, parts)
+    return FileFindings(stored, sum(verified.modules.values()), rows=verified.rows)
 
 
 def _all_modules(
     raw: InputStream, key_metadata: StandardKeyMetadata, location: str, hidden_columns: Mapping[tuple[int, bytes], Secret]
-) -> int:
+) -> Verification:
     def hidden_key(path: tuple[str, ...], stored: bytes | None) -> Secret:
         field_id = hidden_field_id(path[0])
         if field_id is None:
@@ -187,7 +194,7 @@ def _all_modules(
         clear = ", ".join(verified.columns_in_the_clear) or f"{verified.unauthenticated_pages} pages"
         raise TamperedFileError(location, f"is encrypted by {verified.algorithm} in parts only: {clear} cannot be authenticated")
 
-    return sum(verified.modules.values())
+    return verified
 
 
 @dataclass(frozen=True)
@@ -196,6 +203,8 @@ class FileToInspect:
 
     Attributes:
         hidden_columns: field id and key metadata of each hidden column whose DEK travels behind the file's key, in that order.
+        entries: what manifest entries say of it, to be held against what it is.
+        rows: by location, how many rows the data files have that its deletion vectors are about.
     """
 
     location: str
@@ -203,6 +212,8 @@ class FileToInspect:
     is_content: bool
     full: bool
     hidden_columns: tuple[tuple[int, bytes], ...] = ()
+    entries: frozenset[EntryCounts] = frozenset()
+    rows: Mapping[str, int] = field(default_factory=dict)
 
 
 def inspect_file(io: EncryptingFileIO, work: FileToInspect, keys: tuple[StandardKeyMetadata, ...]) -> FileDone[FileFindings]:
@@ -219,7 +230,48 @@ def inspect_file(io: EncryptingFileIO, work: FileToInspect, keys: tuple[Standard
     try:
         with io.raw_input(work.location).open() as raw:
             if is_parquet:
-                return FileDone(verify_parquet(raw, keys[0], work.location, work.full, hidden_columns))
-            return FileDone(verify_ags1(raw, keys[0], work.location, work.full))
+                found = verify_parquet(raw, keys[0], work.location, work.full, hidden_columns)
+            else:
+                found = verify_ags1(raw, keys[0], work.location, work.full)
+        # In a file that is not what its writer left there is nothing to count.
+        return FileDone(found if found.problems else replace(found, problems=tuple(_entry_problems(io, work, keys[0], found))))
     except FileNotFoundError:
         return FileDone(FileFindings(0, 0, (Problem("file", "is missing"),)))
+
+
+def _entry_problems(io: EncryptingFileIO, work: FileToInspect, key: StandardKeyMetadata, found: FileFindings) -> Iterator[Problem]:
+    """What manifest entries say otherwise than the file: readers refuse it, and counts that open no file believe it."""
+    for length in sorted({entry.length for entry in work.entries} - {found.length}):
+        yield Problem("length", f"has {found.length} bytes, its manifest entry says {length}")
+
+    if work.file_format == FileFormat.PARQUET.value:
+        yield from _row_problems(work, found.rows)
+    # A short look reads no blocks, and rows and vectors are inside.
+    elif work.full and work.file_format == FileFormat.PUFFIN.value:
+        yield from _vector_problems(io, work, key)
+    elif work.full and work.is_content and work.file_format == FileFormat.AVRO.value:
+        yield from _avro_problems(io, work, key)
+
+
+def _row_problems(work: FileToInspect, rows: int | None) -> Iterator[Problem]:
+    for records in sorted({entry.records for entry in work.entries} - {rows}):
+        yield Problem("rows", f"has {rows} rows, its manifest entry says {records}")
+
+
+def _avro_problems(io: EncryptingFileIO, work: FileToInspect, key: StandardKeyMetadata) -> Iterator[Problem]:
+    try:
+        with io.decrypting_input(work.location, key).open() as plaintext:
+            rows = AvroDataFile(plaintext, work.location).counted_rows()
+    except FormatError as refused:
+        yield Problem("format", str(refused))
+        return
+    yield from _row_problems(work, rows)
+
+
+def _vector_problems(io: EncryptingFileIO, work: FileToInspect, key: StandardKeyMetadata) -> Iterator[Problem]:
+    reader = DeletionVectorReader(io)
+    for entry in sorted(work.entries, key=lambda each: (each.offset or 0, each.target or "", each.records)):
+        try:
+            reader.check(entry.as_vector(work.location, key), work.rows.get(entry.target or ""))
+        except FormatError as refused:
+            yield Problem("deletion vector", str(refused))

@@ -10,6 +10,8 @@ found, so its report is not the whole truth until that file is restored: it name
 Of protected columns the values are authenticated where this user may use the column's key (columns/verification.py). Without it they are
 passed over, and the result counts the files.
 
+What manifest entries say of rows and bytes is held against each file, as readers do it.
+
 What verifying cannot see: metadata.json, which nothing authenticates (pins compare it), and whether the rows make sense.
 
 What an interrupted verification had found good is in a state file, whose lines only the holder of the files' keys can have written:
@@ -250,8 +252,16 @@ class _Run:
     def _work(self, file: ReachableFile, key: StandardKeyMetadata) -> FileWork[FileToInspect]:
         is_content = not file.kind.is_metadata
         hidden_columns = self._hidden_columns[file.location].opened if file.location in self._hidden_columns else {}
-        work = FileToInspect(file.location, file.file_format, is_content, self._full, tuple(hidden_columns))
+        work = FileToInspect(
+            file.location, file.file_format, is_content, self._full, tuple(hidden_columns), file.entries, self._rows_of_targets(file)
+        )
         return FileWork(work, (key, *(StandardKeyMetadata(dek, b"") for dek in hidden_columns.values())), file.length or 0)
+
+    def _rows_of_targets(self, file: ReachableFile) -> dict[str, int]:
+        """How many rows the data files have, by their entries, that a file's deletion vectors are about."""
+        targets = {entry.target for entry in file.entries if entry.target is not None}
+        data = [self._found.files[target] for target in targets if target in self._found.files]
+        return {each.location: max(entry.records for entry in each.entries) for each in data if each.entries}
 
     def _is_known_good(self, file: ReachableFile) -> bool:
         stamp = self._stamps.get(canonical(file.location))

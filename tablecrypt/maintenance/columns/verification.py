@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.crypto.secret import Secret
@@ -29,6 +29,7 @@ from tablecrypt.errors import (
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.keys.bound_schemas import BoundSchema
 from tablecrypt.keys.column_keys import ColumnKeys
+from tablecrypt.keys.nested_columns import all_ancestors, displaced
 from tablecrypt.maintenance.columns.footers import FooterWork, footer_works, inspect_hidden_columns
 from tablecrypt.maintenance.runner import FileDone, Runner
 from tablecrypt.parquet.file_keys import KeyByPath
@@ -82,11 +83,19 @@ def hidden_columns_to_verify(
     # An edited property would make a protected column count as an ordinary one, whose values need no check.
     check_declared(metadata, table.io, writing=True)
     keys = column_keys(metadata, table.io)
+    # No change of a schema takes a column from one struct to another, so that those from before count too.
+    places = {each: around for schema in metadata.schemas for each, around in all_ancestors(schema).items()}
     works = footer_works(files)
     found: dict[str, HiddenColumnKeys] = {}
     for index, done in runner.run(table, inspect_footer, works):
-        location = works[index].work.location
-        found[location] = _opened(keys, done.result, files[location].aad_prefix, sequence_numbers.get(location))
+        location, look = works[index].work.location, done.result
+        opened = _opened(keys, look, files[location].aad_prefix, sequence_numbers.get(location))
+        elsewhere = None if isinstance(look, str) else displaced(look.places, places)
+        # Readers would take it for the column that the table has in its place.
+        if elsewhere is not None:
+            what = f"has the column with field id {elsewhere} in another struct than the table has it"
+            opened = replace(opened, problems=(*opened.problems, what))
+        found[location] = opened
     _raise_if_no_key_opens(table, list(found.values()))
 
     return found

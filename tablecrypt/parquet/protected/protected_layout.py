@@ -61,12 +61,14 @@ class StoredHiddenColumns:
 
     Attributes:
         columns: the field ids in its schema.
+        places: field id and ancestors, the innermost first, of each column but the hidden ones.
         keys: its hidden columns: field id and key metadata, each once. Those of a file without rows have none.
         masked: the field ids of those whose placeholders hold masked values.
         schemas: by field id, what key metadata binds of the hidden columns, and of the columns that were asked for.
     """
 
     columns: frozenset[int]
+    places: frozenset[tuple[int, tuple[int, ...]]]
     keys: tuple[tuple[int, bytes], ...]
     masked: frozenset[int]
     schemas: Mapping[int, BoundSchema]
@@ -147,9 +149,11 @@ class ProtectedLayout:
         )
         without_rows = {(hidden.field_id, b""): None for hidden in self.hidden_leaves if not groups}
         columns = frozenset(each for leaf in self.leaves for each in leaf.field_ids)
+        shown = [leaf.field_ids for leaf in self.leaves if leaf.hidden_field_id is None]
+        places = frozenset((ids[at], ids[:at][::-1]) for ids in shown for at in range(len(ids)))
         masked = frozenset(hidden.field_id for hidden in self.hidden_leaves if self.has_masks(hidden))
 
-        return StoredHiddenColumns(columns, tuple({**keys, **without_rows}), masked, {**self._schemas_of(wanted), **self.schemas})
+        return StoredHiddenColumns(columns, places, tuple({**keys, **without_rows}), masked, {**self._schemas_of(wanted), **self.schemas})
 
     def has_masks(self, hidden: HiddenLeaf) -> bool:
         """Whether the placeholder holds masked values."""
