@@ -65,7 +65,7 @@ from tablecrypt.keys.key_ring import (
 from tablecrypt.keys.refusals import refusals
 from tablecrypt.keys.write_only_keys import own_keys, wrap_write_only
 from tablecrypt.kms.client import KeyManagementClient
-from tablecrypt.kms.new_blobs import rewrap_key, unwrap_kek, wrap_for_another, wrap_key
+from tablecrypt.kms.resilient import rewrap_key, unwrap_kek, wrap_for_another, wrap_key
 
 _AAD: Final = b"tablecrypt column key"
 _AAD_OF_MASK_KEY: Final = b"tablecrypt mask key"

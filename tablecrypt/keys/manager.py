@@ -33,7 +33,7 @@ from tablecrypt.errors import AuthenticationError, ConfigurationError, KeyIdChan
 from tablecrypt.keys.column_key_ring import ColumnKeyMaker
 from tablecrypt.keys.key_ring import KEY_TIMESTAMP, EncryptedKey, KeyChain, KeyRing, may_wrap
 from tablecrypt.kms.client import KeyManagementClient
-from tablecrypt.kms.new_blobs import rewrap_key, unwrap_kek, wrap_for_another, wrap_key
+from tablecrypt.kms.resilient import rewrap_key, unwrap_kek, wrap_for_another, wrap_key
 
 DEFAULT_DATA_KEY_LENGTH: Final = names.DATA_KEY_LENGTH.whole_number({})
 DEFAULT_KEK_LIFESPAN_MS: Final = names.KEK_LIFESPAN_MS.whole_number({})
