@@ -29,9 +29,9 @@ from tablecrypt.engines.reads import ReadPlan, planned_read, rows_of, scan_of
 from tablecrypt.engines.tasks import WritingTask, decrypted_results
 from tablecrypt.engines.writes import begin_write, commit_files, commit_to, current_table
 from tablecrypt.errors import ConfigurationError, MissingExtraError
+from tablecrypt.files.encrypting_file_io import refuse_restricted
 from tablecrypt.parquet.text_columns import rows_without_views
 from tablecrypt.table.file_entries import FileEntryCodec
-from tablecrypt.table.restrictions.read_restrictions import refuse_restricted
 from tablecrypt.table.snapshots import CommitOptions
 from tablecrypt.table.table import EncryptedTable
 

@@ -12,8 +12,8 @@ import pytest
 import strictyaml
 from botocore.exceptions import ClientError
 
-from tablecrypt.kms.allowed_keys import AllowedKeys
 from tablecrypt.kms.factory import load_kms
+from tablecrypt.kms.resilient import AllowedKeys
 from tests.support import key_picture, notebook
 from tests.support.aws import AwsServer
 from tests.support.aws_commands import run_aws

@@ -28,7 +28,7 @@ from tablecrypt.arguments import check_text
 from tablecrypt.errors import ConfigurationError, TablecryptError
 from tablecrypt.keys.column_keys import ColumnPolicy
 from tablecrypt.keys.manager import KeySettings
-from tablecrypt.kms.allowed_keys import AllowedKeys
+from tablecrypt.kms.resilient import AllowedKeys
 from tablecrypt.table.foreign_engines import location_provider
 from tablecrypt.table.metadata import EncryptedTableMetadata, encrypted_metadata, read_metadata_file
 from tablecrypt.table.protection.declaration import declared_at_creation, declares

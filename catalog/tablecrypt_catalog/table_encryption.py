@@ -37,8 +37,8 @@ from tablecrypt.files.deletion import NOTHING, DeletionScope
 from tablecrypt.files.encrypting_file_io import ReadRestrictions
 from tablecrypt.keys.column_keys import ColumnPolicy
 from tablecrypt.keys.manager import EncryptionManager, KeySettings
-from tablecrypt.kms.allowed_keys import AllowedKeys
 from tablecrypt.kms.factory import shared_kms
+from tablecrypt.kms.resilient import AllowedKeys
 from tablecrypt.table._pyiceberg.transactions import table_identifier
 from tablecrypt.table.foreign_engines import refuse_to_ray
 from tablecrypt.table.metadata import (

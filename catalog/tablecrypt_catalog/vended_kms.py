@@ -18,7 +18,7 @@ from pyiceberg.table.metadata import TableMetadata
 
 from tablecrypt import properties as names
 from tablecrypt.errors import ConfigurationError
-from tablecrypt.kms.allowed_keys import AllowedKeys
+from tablecrypt.kms.resilient import AllowedKeys
 
 _CREDENTIALS: Final[Mapping[str, frozenset[str]]] = {
     "aws": frozenset({names.CLIENT_ACCESS_KEY_ID.name, names.CLIENT_SECRET_ACCESS_KEY.name, names.CLIENT_SESSION_TOKEN.name}),

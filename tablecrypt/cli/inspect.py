@@ -49,10 +49,10 @@ def _layers_of_table(settings: Settings, name: str) -> dict[str, Any]:
 
 
 def _file_of_table(settings: Settings, name: str, location: str) -> dict[str, Any]:
+    from tablecrypt.files.encrypting_file_io import refuse_restricted
     from tablecrypt.maintenance.columns.verification import hidden_column_keys
     from tablecrypt.maintenance.reachable import reachable_files
     from tablecrypt.parquet import FileKeys
-    from tablecrypt.table.restrictions.read_restrictions import refuse_restricted
     from tablecrypt.table.table import EncryptedTable
     from tablecrypt.table.table_files import TableFileIO
 

@@ -36,7 +36,7 @@ from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import AuthenticationError, ConfigurationError
 from tablecrypt.kms.client import KeyManagementClient
 from tablecrypt.kms.factory import shared_kms
-from tablecrypt.kms.new_blobs import unwrap_key, wrap_unchecked
+from tablecrypt.kms.resilient import unwrap_key, wrap_unchecked
 
 JOB_ID_LENGTH: Final = 16
 JOB_KEY_LENGTH: Final = 32

@@ -24,7 +24,7 @@ from tablecrypt.engines.tasks import READ_AHEAD
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.table.datasets.castable import cast_batch
 from tablecrypt.table.file_entries import FileEntryCodec
-from tablecrypt.table.metadata import EncryptedTableMetadata
+from tablecrypt.table.metadata import EncryptedTableMetadata, has_column_keys
 from tablecrypt.table.planning import EncryptedFileScanTask
 from tablecrypt.table.protection.visible_columns import ERROR, visible_columns
 from tablecrypt.table.reader import ReadOptions, TaskReader, prefetched
@@ -132,10 +132,10 @@ def planned_read(scan: EncryptedScan, engine: str) -> ReadPlan:
     metadata, io = cast("EncryptedTableMetadata", scan.table_metadata), cast("TableFileIO", scan.io)
     projected, masked = scan.projection(), scan.masked or ERROR
     filtered = extract_field_ids(bind(metadata.schema(), scan.row_filter, case_sensitive=scan.case_sensitive))
-    visible = visible_columns(metadata, io, projected, filtered, masked)
+    opened = visible_columns(metadata, io, projected, filtered, masked).opened if has_column_keys(metadata) else frozenset[int]()
     job = WorkerJob.on(metadata, io, engine)
     # Only the columns that this read opens: tasks need no right to the others, and cannot leak them.
-    access = job.access(frozenset() if visible is None else visible.opened)
+    access = job.access(opened)
     content = ReadContent(access, projected, scan.row_filter, scan.case_sensitive, masked)
     codec = FileEntryCodec(metadata)
     parts = [part for task in scan.tasks() for part in task.split(_PART_BYTES)]

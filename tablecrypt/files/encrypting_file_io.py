@@ -36,7 +36,14 @@ from tablecrypt import _magics as magics
 from tablecrypt._bytes import length_of
 from tablecrypt.crypto import ags1
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
-from tablecrypt.errors import ConfigurationError, FormatError, PlaintextRefusedError, TablecryptError, TamperedFileError
+from tablecrypt.errors import (
+    ConfigurationError,
+    FormatError,
+    PlaintextRefusedError,
+    ReadRestrictionError,
+    TablecryptError,
+    TamperedFileError,
+)
 from tablecrypt.files.ags1_streams import Ags1InputStream, Ags1OutputStream
 from tablecrypt.files.deletion import NOTHING, DeletionScope
 from tablecrypt.files.raw_output import ENCRYPTION_KEYS, KEY_ID, TABLE_METADATA_SUFFIXES, RawContent, RawOutputFile
@@ -353,3 +360,25 @@ def read_wrapped(io: EncryptingFileIO, manager: EncryptionManager, location: str
 def is_local(location: str) -> bool:
     """Whether a file lies in the local file system, so that no read of it is a request."""
     return urlsplit(location).scheme in ("", "file")
+
+
+def read_restrictions_of(io: FileIO) -> ReadRestrictions | None:
+    """Return what readers of rows through a FileIO leave out and mask; None where all may be read."""
+    return io.read_restrictions if isinstance(io, EncryptingFileIO) else None
+
+
+def refuse_restricted(io: FileIO, operation: str) -> None:
+    """Refuse what would go past the restrictions of a table, or make masked values the table's own.
+
+    Args:
+        io: the table's.
+        operation: what was asked for, as the error says it.
+
+    Raises:
+        ReadRestrictionError: the table's reader is restricted.
+    """
+    if read_restrictions_of(io) is not None:
+        raise ReadRestrictionError(
+            f"{operation} is not possible: the catalog's server restricts which rows and values you may read of this table. "
+            "Reading and appending are; for anything else connect as a user whom the server does not restrict"
+        )

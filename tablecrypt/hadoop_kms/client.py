@@ -25,12 +25,12 @@ from urllib.parse import quote, urlsplit
 
 import requests
 
+from tablecrypt._per_process import PerProcess
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import ConfigurationError, FormatError, KeyNotFoundError, KmsAccessDeniedError, KmsError, KmsUnavailableError
 from tablecrypt.hadoop_kms.requests import decode_base64, sent_iv
-from tablecrypt.kms.allowed_keys import AllowedKeys
 from tablecrypt.kms.redaction import key_call, silence_in_key_calls
-from tablecrypt.kms.resilient import PerProcess, RetryPolicy
+from tablecrypt.kms.resilient import AllowedKeys, RetryPolicy
 from tablecrypt.orc.key_providers import KeyProviderKind, LocalKey, MasterKeyVersion, check_local_key_length
 from tablecrypt.properties import KMS_RETRY_BUDGET_MS
 

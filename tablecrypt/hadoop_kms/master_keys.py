@@ -37,7 +37,7 @@ from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import AuthenticationError, ConfigurationError, FormatError, KeyNotFoundError
 from tablecrypt.kms.client import KeyManagementClient
 from tablecrypt.kms.local_file import changed_key_file
-from tablecrypt.kms.new_blobs import generate_key, unwrap_key
+from tablecrypt.kms.resilient import generate_key, unwrap_key
 from tablecrypt.orc.key_providers import KeyProviderKind, LocalKey, MasterKeyVersion, check_local_key_length, derive_local_key
 
 _MAX_BYTES: Final = 4 * 1024 * 1024

@@ -31,7 +31,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 from pyiceberg.exceptions import CommitFailedException
 
@@ -65,7 +65,7 @@ from tablecrypt.keys.key_ring import (
 from tablecrypt.keys.refusals import refusals
 from tablecrypt.keys.write_only_keys import own_keys, wrap_write_only
 from tablecrypt.kms.client import KeyManagementClient
-from tablecrypt.kms.new_blobs import rewrap_key, unwrap_kek, wrap_for_another, wrap_key
+from tablecrypt.kms.resilient import rewrap_key, unwrap_kek, wrap_for_another, wrap_key
 
 _AAD: Final = b"tablecrypt column key"
 _AAD_OF_MASK_KEY: Final = b"tablecrypt mask key"
@@ -90,6 +90,10 @@ class PendingKeys:
     offered: set[str] = field(default_factory=set)
     used: dict[bytes, set[str]] = field(default_factory=dict)
     lock: threading.RLock = field(default_factory=threading.RLock)
+
+    def __reduce__(self) -> tuple[type[PendingKeys], tuple[()]]:
+        # A copy in another process would bring entries that this one brings as well.
+        return PendingKeys, ()
 
     def keep(self, entry: EncryptedKey) -> None:
         """Keep an entry that was made here."""
@@ -164,6 +168,7 @@ class ColumnKeyMaker:
         data_key_length: bytes of every key made here.
         kek_lifespan_ms: age at which a column KEK wraps nothing new.
         now_ms, random, clock: wall clock in milliseconds, source of randomness, and a clock in seconds that refusals are told by.
+        pending: what other makers of this table's keys have made in this process; None where there is no other.
     """
 
     def __init__(
@@ -175,6 +180,7 @@ class ColumnKeyMaker:
         now_ms: Callable[[], int],
         random: Callable[[int], bytes],
         clock: Callable[[], float] = time.monotonic,
+        pending: PendingKeys | None = None,
     ) -> None:
         self.kms = kms
         self.table_key_id = table_key_id
@@ -183,13 +189,7 @@ class ColumnKeyMaker:
         self.now_ms = now_ms
         self.random = random
         self.clock = clock
-        self.pending = PendingKeys()
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        # Without what is pending: a copy in another process would bring entries that this one brings as well.
-        return ColumnKeyMaker, (
-            *(self.kms, self.table_key_id, self.data_key_length, self.kek_lifespan_ms, self.now_ms, self.random, self.clock),
-        )
+        self.pending = PendingKeys() if pending is None else pending
 
     def current_column_key(self, column: KeyedColumn, aad_prefix: bytes | None = None) -> tuple[str, Secret]:
         """Return the id of the key that a column's DEKs are wrapped under now, and that key; make one where there is none (rule 2).
@@ -264,17 +264,6 @@ class ColumnKeyMaker:
 
     def _lacks(self, column: KeyedColumn, has_mask_key: bool) -> bool:
         return (has_mask_key and column.mask_key() is None) or next(self._usable(column), None) is None
-
-    def take_over(self, earlier: ColumnKeyMaker, ring: KeyRing) -> None:
-        """Share with another maker of the same table what each makes, so that one commits files that were written through the other.
-
-        Args:
-            earlier: the other maker.
-            ring: the keys of the metadata that it was used with. What these hold was committed: were it gone now, it was shredded.
-        """
-        with earlier.pending.lock:
-            earlier.pending.forget(ring)
-            self.pending = earlier.pending
 
     def entries_for(self, ring: KeyRing, columns: Iterable[ProtectedColumn], *, write_only: bool = False) -> tuple[EncryptedKey, ...]:
         """Return the entries that metadata lacks for new values of these columns, KEKs first: for a commit before worker processes write.

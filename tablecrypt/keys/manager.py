@@ -30,10 +30,10 @@ from tablecrypt.crypto.aes_gcm import KEY_LENGTHS, NONCE_LENGTH, AesGcm
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import AuthenticationError, ConfigurationError, KeyIdChangedError
-from tablecrypt.keys.column_key_ring import ColumnKeyMaker
+from tablecrypt.keys.column_key_ring import ColumnKeyMaker, PendingKeys
 from tablecrypt.keys.key_ring import KEY_TIMESTAMP, EncryptedKey, KeyChain, KeyRing, may_wrap
 from tablecrypt.kms.client import KeyManagementClient
-from tablecrypt.kms.new_blobs import rewrap_key, unwrap_kek, wrap_for_another, wrap_key
+from tablecrypt.kms.resilient import rewrap_key, unwrap_kek, wrap_for_another, wrap_key
 
 DEFAULT_DATA_KEY_LENGTH: Final = names.DATA_KEY_LENGTH.whole_number({})
 DEFAULT_KEK_LIFESPAN_MS: Final = names.KEK_LIFESPAN_MS.whole_number({})
@@ -138,10 +138,29 @@ class EncryptionManager:
         self._now_ms = now_ms
         self._random = random
         self._uncommitted: EncryptedKey | None = None
-        self.columns = ColumnKeyMaker(kms, table_key_id, settings.data_key_length, settings.kek_lifespan_ms, now_ms, random)
+        self.pending_columns = PendingKeys()
 
     def __repr__(self) -> str:
         return f"EncryptionManager(table_key_id={self.table_key_id!r}, data_key_length={self.data_key_length})"
+
+    @property
+    def columns(self) -> ColumnKeyMaker:
+        """What makes and opens the keys of protected columns. Each shares with the others what was made and not committed yet."""
+        lengths = self.data_key_length, self.kek_lifespan_ms
+        return ColumnKeyMaker(self.kms, self.table_key_id, *lengths, self._now_ms, self._random, pending=self.pending_columns)
+
+    def take_over(self, earlier: EncryptionManager, ring: KeyRing) -> None:
+        """Share with another manager of the same table what each makes, so that one commits files that were written through the other.
+
+        Args:
+            earlier: the other manager.
+            ring: the keys of the metadata that it was used with. What these hold was committed: were it gone now, it was shredded.
+        """
+        pending = earlier.pending_columns
+        with pending.lock:
+            if pending.made:
+                pending.forget(ring)
+            self.pending_columns = pending
 
     def new_key_metadata(self) -> StandardKeyMetadata:
         """Return a fresh DEK and AAD prefix for one file. Never use the result for a second file."""

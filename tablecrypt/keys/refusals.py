@@ -11,8 +11,9 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from tablecrypt._per_process import PerProcess
 from tablecrypt.kms.client import KeyManagementClient
-from tablecrypt.kms.resilient import PerProcess, cache_name
+from tablecrypt.kms.resilient import cache_name
 
 REFUSAL_SECONDS: Final = 60.0
 

@@ -25,11 +25,11 @@ from collections.abc import Iterable
 from typing import Final
 from weakref import WeakKeyDictionary
 
+from tablecrypt._per_process import PerProcess
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.keys.key_ring import EncryptedKey
 from tablecrypt.kms.client import KeyManagementClient
-from tablecrypt.kms.new_blobs import wrap_unopened
-from tablecrypt.kms.resilient import PerProcess
+from tablecrypt.kms.resilient import wrap_unopened
 
 logger = logging.getLogger(__name__)
 

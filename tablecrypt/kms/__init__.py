@@ -1,1 +1,1 @@
-"""Key management services: the protocol, one client for each service, and what makes a client resilient."""
+"""Key management services: the protocol, one client for each service, and how each is asked."""

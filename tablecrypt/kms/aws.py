@@ -23,6 +23,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from tablecrypt._per_process import PerProcess
 from tablecrypt.errors import (
     AuthenticationError,
     ConfigurationError,
@@ -35,7 +36,6 @@ from tablecrypt.errors import (
 )
 from tablecrypt.kms.client import GeneratedKey, check_key_length
 from tablecrypt.kms.redaction import key_call, silence_in_key_calls
-from tablecrypt.kms.resilient import PerProcess
 from tablecrypt.properties import (
     CLIENT_ACCESS_KEY_ID,
     CLIENT_ASSUME_ROLE_ARN,

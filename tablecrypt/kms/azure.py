@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Final
 
+from tablecrypt._per_process import PerProcess
 from tablecrypt.errors import (
     AuthenticationError,
     ConfigurationError,
@@ -30,7 +31,6 @@ from tablecrypt.errors import (
     TablecryptError,
 )
 from tablecrypt.kms.client import GeneratedKey, check_key_length, generate_by_wrapping
-from tablecrypt.kms.resilient import PerProcess
 from tablecrypt.properties import ADLS_CLIENT_ID, ADLS_CLIENT_SECRET, ADLS_TENANT_ID, AZURE_KEY_WRAP_ALGORITHM, AZURE_KEYVAULT_URL
 
 try:

@@ -97,7 +97,7 @@ class RewrappingClient(Protocol):
         ...
 
 
-def rewrap_key(client: KeyManagementClient, wrapped_key: bytes, wrapping_key_id: str, from_key_id: str) -> bytes:
+def rewrap_unchecked(client: KeyManagementClient, wrapped_key: bytes, wrapping_key_id: str, from_key_id: str) -> bytes:
     """Have `client` rewrap a key, in the service where it can do that and else through this process."""
     rewrap = client.rewrap_key if isinstance(client, RewrappingClient) else partial(rewrap_by_unwrapping, client)
     return rewrap(wrapped_key, wrapping_key_id, from_key_id)

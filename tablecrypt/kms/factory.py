@@ -17,10 +17,11 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Final, cast
 
+from tablecrypt._per_process import PerProcess
 from tablecrypt.arguments import checked_arguments
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.kms.client import KeyManagementClient
-from tablecrypt.kms.resilient import PerProcess, ResilientKeyManagementClient
+from tablecrypt.kms.resilient import ResilientKeyManagementClient
 from tablecrypt.properties import KMS_IMPL, KMS_TYPE, check_own_properties, for_executors, is_foreign_kms, kms_impl
 
 

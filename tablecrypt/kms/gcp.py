@@ -15,6 +15,7 @@ from typing import Final
 
 import requests
 
+from tablecrypt._per_process import PerProcess
 from tablecrypt.errors import (
     AuthenticationError,
     ConfigurationError,
@@ -27,7 +28,6 @@ from tablecrypt.errors import (
 )
 from tablecrypt.kms.client import GeneratedKey, check_key_length, generate_by_wrapping
 from tablecrypt.kms.redaction import key_call, silence_in_key_calls
-from tablecrypt.kms.resilient import PerProcess
 from tablecrypt.properties import GCP_KMS_ENDPOINT, GCS_OAUTH2_TOKEN
 
 try:

@@ -1,4 +1,19 @@
-"""A key management client that asks as little as it may and as often as it must.
+"""How a key service is asked: for which keys (`AllowedKeys`), as little as may be and as often as must be
+(`ResilientKeyManagementClient`), and with its answers checked before a table or file keeps them (`wrap_key` and what follows it).
+
+Which master keys a client may name is decided here and nowhere else:
+
+    encryption.allowed-key-ids = alias/orders, arn:aws:kms:eu-central-1:111122223333:key/*
+
+Metadata of a table, key material of a Parquet file and the tail of an ORC file name master keys, and none of them is authenticated before a
+key is there. An attacker who writes them may name another key, which this client's credentials happen to be good for: then what the
+attacker forged opens, and the attacker reads what is written next. With a list, such a key is refused before the key service is asked.
+
+Globs are compared with the whole id as it is written, upper and lower case apart: `*` is any text, slashes and colons too, `?` one
+character, `[ab]` one of these. An alias and the ARN behind it are two ids. Without a list every id is allowed, and the key service alone
+decides.
+
+A key that may be named is asked for once:
 
     unwrap_key ─► remembered? ─yes─► the key
                       │no
@@ -9,8 +24,7 @@
                 the service, asked again while it is unavailable and the budget lasts ─► remember the key
 
 `wrap_key` and `generate_key` always ask, and nothing of their answers is remembered: the first unwrap of a blob is asked of the service,
-which tells whether the blob is what it should be (tablecrypt/kms/new_blobs.py).
-A master key that `encryption.allowed-key-ids` does not allow is refused before anything else (tablecrypt/kms/allowed_keys.py).
+which tells whether the blob is what it should be.
 `rewrap_key` always asks too, in one call where the service can rewrap, else in two, and nothing of it is remembered.
 A refusal is never remembered: the next caller asks again. What an unwrap returns must be 16, 24 or 32 bytes; else FormatError.
 
@@ -33,78 +47,118 @@ The cache of keys is bounded in age and size. An entry is named by the wrapping 
 as a Secret, and is forgotten once it is `ttl_seconds` old (reading it does not make it younger) or when `max_keys` newer or more recently
 read ones are there. Not thread-safe: its owner holds a lock.
 
-A PerProcess value is made on first use, once, and again in a forked child. Connections and locks do not survive a fork: a child that
-inherits a socket answers its parent's requests, and a lock that another thread held at the moment of the fork is never released. So in a
-child every value here starts empty, with a new lock.
+Here alone a key is wrapped that a table or a file keeps, and the service's answer is checked:
+
+    wrap        key ──► blob ──► unwrap, asked of the service ──► the same key? ─yes─► the blob may be stored
+    generate    key and blob ──► unwrap, asked of the service ──► the same key? ─yes─► both may be used
+    rewrap      old blob ──► unwrap ──► key;  new blob ──► unwrap ──► the same key? ─yes─► the new blob may be stored
+
+A service that is faulty or lies could otherwise have a commit store a blob that nothing opens, or that opens to another key: that is found
+out when the table cannot be read any more. The comparison takes constant time. The unwrap is asked of the service, never of a cache:
+the clients of this package remember what an unwrap returned and nothing else.
+
+A user who stores a new blob therefore needs the right to unwrap as well as the right to wrap. A user who may only wrap is refused before
+anything is committed, since no check could show that the commit can be read. Two do without: keys/write_only_keys.py, for writers of
+protected columns who are not to read them, and who shares rows under the master key of somebody else.
+
+Raises what the client raises; KmsError for an answer that is wrong; KmsAccessDeniedError, saying which permission is missing, where the
+service wraps and does not unwrap.
 """
 
 from __future__ import annotations
 
 import hashlib
 import logging
-import os
 import secrets
 import threading
 import time
-import weakref
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Final, Generic, NoReturn, Self, TypeVar
+from fnmatch import fnmatchcase
+from typing import Any, Final, NoReturn, Self, TypeVar
 
+from tablecrypt._per_process import PerProcess
+from tablecrypt.arguments import names_of
 from tablecrypt.crypto.aes_gcm import KEY_LENGTHS
 from tablecrypt.crypto.secret import Secret
-from tablecrypt.errors import FormatError, KmsError, KmsUnavailableError
-from tablecrypt.kms.allowed_keys import AllowedKeys
-from tablecrypt.kms.client import GeneratedKey, KeyManagementClient, RewrappingClient, check_key_length
+from tablecrypt.errors import (
+    AuthenticationError,
+    ConfigurationError,
+    FormatError,
+    KeyNotFoundError,
+    KmsAccessDeniedError,
+    KmsError,
+    KmsUnavailableError,
+    MasterKeyMismatchError,
+    MasterKeyRefusedError,
+)
+from tablecrypt.kms.client import GeneratedKey, KeyManagementClient, RewrappingClient, check_key_length, rewrap_unchecked
 from tablecrypt.kms.redaction import without_locals
-from tablecrypt.properties import KMS_CACHE_MAX_KEYS, KMS_CACHE_TTL_MS, KMS_RETRY_BUDGET_MS
+from tablecrypt.properties import ALLOWED_KEY_IDS, KMS_CACHE_MAX_KEYS, KMS_CACHE_TTL_MS, KMS_RETRY_BUDGET_MS
 
 T = TypeVar("T")
 
-_instances: weakref.WeakSet[PerProcess[Any]] = weakref.WeakSet()
 CacheName = tuple[str, bytes]
 logger = logging.getLogger(__name__)
+_WILDCARDS: Final = frozenset("*?[")
 FIRST_WAIT_SECONDS: Final = 0.1
 LONGEST_WAIT_SECONDS: Final = 5.0
 _listeners: Final[list[RetryListener]] = []
 
 
-class PerProcess(Generic[T]):
-    """Holds what `make()` returns. Threads that ask at the same time get the same value, and `make` runs once."""
+@dataclass(frozen=True)
+class AllowedKeys:
+    """The master keys that may be named. None for `globs` stands for every key.
 
-    def __init__(self, make: Callable[[], T]) -> None:
-        self._make = make
-        self.forget()
-        _instances.add(self)
+    Raises:
+        ConfigurationError: a list without a glob, which would allow nothing, or with an empty one.
+    """
 
-    def get(self) -> T:
-        """Return the value, making it if this process has none."""
-        with self._lock:
-            if not self._held:
-                self._held.append(self._make())
-            return self._held[0]
+    globs: tuple[str, ...] | None = None
 
-    def drop(self) -> T | None:
-        """Let the value go and return it, for the caller to close; None if there was none. A later `get` makes another."""
-        with self._lock:
-            return self._held.pop() if self._held else None
+    def __post_init__(self) -> None:
+        # A list that was left empty by mistake is an error at once, not a refusal of every table later.
+        if self.globs is not None and (not self.globs or not all(self.globs)):
+            raise ConfigurationError(f"{ALLOWED_KEY_IDS.name} has an empty entry: name master keys, or leave it out to allow every key")
 
-    def forget(self) -> None:
-        """Start empty with a new lock. For construction and for the first moment of a forked child, when no other thread runs."""
-        self._lock = threading.Lock()
-        self._held: list[T] = []
+    @classmethod
+    def of(cls, properties: Mapping[str, Any]) -> Self:
+        """Return what the properties of a catalog say."""
+        if ALLOWED_KEY_IDS.name not in properties:
+            return cls()
+        return cls(tuple(glob.strip() for glob in str(properties[ALLOWED_KEY_IDS.name]).split(",")))
 
+    @classmethod
+    def listed(cls, globs: str | Iterable[str] | None) -> Self:
+        """Return what an argument says: globs, a single one, or None for every key."""
+        return cls(None if globs is None else names_of("allowed_key_ids", globs))
 
-def _forget_all_in_child() -> None:
-    for instance in list(_instances):
-        instance.forget()
+    @property
+    def key_ids(self) -> tuple[str, ...]:
+        """The entries that are ids of keys: those without a wildcard."""
+        return tuple(glob for glob in self.globs or () if not _WILDCARDS.intersection(glob))
 
+    def allows(self, key_id: str) -> bool:
+        """Whether the id is that of a key which may be named."""
+        # fnmatchcase, because fnmatch ignores case on some systems and ids of keys differ by case.
+        return self.globs is None or any(fnmatchcase(key_id, glob) for glob in self.globs)
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_all_in_child)
+    def check(self, key_ids: Iterable[str | None], where: str) -> None:
+        """Refuse master keys that are not allowed.
+
+        Args:
+            key_ids: the ids; None, for an entry that names none, is passed over.
+            where: what names them, for the message.
+
+        Raises:
+            MasterKeyRefusedError: one of them is not allowed.
+        """
+        for key_id in key_ids:
+            if key_id is not None and not self.allows(key_id):
+                raise MasterKeyRefusedError(key_id, where)
 
 
 def cache_name(wrapped_key: bytes, wrapping_key_id: str) -> CacheName:
@@ -370,3 +424,152 @@ def _key_in(answer: object, wrapping_key_id: str) -> Secret:
         )
 
     return key
+
+
+def wrap_key(client: KeyManagementClient, key: Secret, wrapping_key_id: str) -> bytes:
+    """Return `key` as the service wrapped it, after the service has unwrapped it again.
+
+    Raises:
+        KmsError: the service answers with a blob that is not this key wrapped, or refuses.
+    """
+    wrapped = wrap_unchecked(client, key, wrapping_key_id)
+    check_blob(client, wrapped, wrapping_key_id, key)
+    return wrapped
+
+
+def wrap_unopened(client: KeyManagementClient, key: Secret, wrapping_key_id: str) -> bytes:
+    """Return `key` as the service wrapped it, to be stored by a user who may not unwrap: only other users find out whether it opens.
+
+    Raises:
+        KmsError: the service answers with the key in the clear or with nothing, or refuses.
+    """
+    wrapped = wrap_unchecked(client, key, wrapping_key_id)
+    # The only checks that need no right to unwrap. They find a client that returns the key as it is.
+    if len(wrapped) <= len(key) or key.reveal() in wrapped:
+        _refuse(wrapping_key_id, "is the key in the clear, or too short to be one that was encrypted", None)
+    return wrapped
+
+
+def wrap_for_another(client: KeyManagementClient, key: Secret, wrapping_key_id: str) -> bytes:
+    """Return `key` as the service wrapped it for somebody else who may use this master key; checked where this user may unwrap as well.
+
+    Raises:
+        KmsError: the service refused to wrap it, or answered wrongly.
+    """
+    try:
+        return wrap_key(client, key, wrapping_key_id)
+    except KmsAccessDeniedError:
+        # Where wrapping is what was refused, this is refused as well.
+        return wrap_unopened(client, key, wrapping_key_id)
+
+
+def wrap_unchecked(client: KeyManagementClient, key: Secret, wrapping_key_id: str) -> bytes:
+    """Return `key` as the service wrapped it: for a blob that is used at once and stored nowhere."""
+    try:
+        return client.wrap_key(key.reveal(), wrapping_key_id)
+    except BaseException as error:
+        without_locals(error)
+        raise
+
+
+def generate_key(client: KeyManagementClient, wrapping_key_id: str, length: int) -> GeneratedKey:
+    """Return a fresh key of `length` bytes (16, 24 or 32) with its wrapped form, after the service has unwrapped that.
+
+    Raises:
+        KmsError: the two forms are not of one key, or the key has another length; or the service refuses.
+    """
+    try:
+        generated = client.generate_key(wrapping_key_id, length)
+    except BaseException as error:
+        without_locals(error)
+        raise
+
+    # A shorter key would encrypt the table with a weaker cipher than its properties promise.
+    if len(generated.key) != length:
+        raise KmsError(f"the key service answered with a key of {len(generated.key)} bytes under {wrapping_key_id!r}, not of {length}")
+
+    check_blob(client, generated.wrapped_key, wrapping_key_id, Secret(generated.key))
+    return generated
+
+
+def rewrap_key(client: KeyManagementClient, wrapped_key: bytes, wrapping_key_id: str, from_key_id: str, key: Secret) -> bytes:
+    """Return the blob that replaces `wrapped_key`, wrapped by the newest version of `wrapping_key_id`.
+
+    Args:
+        client: rewraps in the service where it can do that, else through this process.
+        wrapped_key: the old blob.
+        wrapping_key_id: the master key that wraps from now on.
+        from_key_id: the master key that wrapped the old blob.
+        key: what is in the old blob, for the comparison.
+
+    Raises:
+        KmsError: the new blob does not hold `key`, or the service refuses.
+    """
+    try:
+        rewrapped = rewrap_unchecked(client, wrapped_key, wrapping_key_id, from_key_id)
+    except BaseException as error:
+        without_locals(error)
+        raise
+
+    check_blob(client, rewrapped, wrapping_key_id, key)
+    return rewrapped
+
+
+def unwrap_key(client: KeyManagementClient, wrapped_key: bytes, wrapping_key_id: str) -> Secret:
+    """Return the key inside a stored blob."""
+    try:
+        return Secret(client.unwrap_key(wrapped_key, wrapping_key_id))
+    except BaseException as error:
+        without_locals(error)
+        raise
+
+
+def unwrap_kek(client: KeyManagementClient, wrapped_key: bytes, wrapping_key_id: str, what: str) -> Secret:
+    """Return the KEK inside a blob of `encryption-keys`.
+
+    Args:
+        client: asked to unwrap it.
+        wrapped_key: the blob.
+        wrapping_key_id: the master key that should have wrapped it.
+        what: names the KEK in the message.
+
+    Raises:
+        MasterKeyMismatchError: the service has a master key of that id, and it does not open the blob.
+        KmsError, KeyNotFoundError: as the client raises them.
+    """
+    try:
+        return unwrap_key(client, wrapped_key, wrapping_key_id)
+    except (AuthenticationError, FormatError) as error:
+        raise MasterKeyMismatchError(
+            f"{wrapping_key_id!r} is not the master key that wrapped {what}, or the entry of the KEK was changed: {error}. "
+            "Use the key service or the key file with which the table was written"
+        ) from error
+
+
+def check_blob(client: KeyManagementClient, wrapped_key: bytes, wrapping_key_id: str, key: Secret) -> None:
+    """Ask the service to open a blob that it has just made, and compare what it holds.
+
+    Raises:
+        KmsError: it does not open, or holds another key.
+        KmsAccessDeniedError: the service may not be asked to open it.
+    """
+    try:
+        opened = unwrap_key(client, wrapped_key, wrapping_key_id)
+    except KmsAccessDeniedError as error:
+        raise KmsAccessDeniedError(
+            f"a key that {wrapping_key_id!r} has just wrapped cannot be checked, since unwrapping is refused; nothing was committed: "
+            f"writers need the permission to unwrap too: {error}"
+        ) from error
+    except (AuthenticationError, FormatError, KeyNotFoundError) as error:
+        _refuse(wrapping_key_id, f"cannot be unwrapped again ({error})", error)
+
+    # A blob of another key would be found out only when the table cannot be read any more.
+    if opened != key:
+        _refuse(wrapping_key_id, "contains another key than the one that was wrapped", None)
+
+
+def _refuse(wrapping_key_id: str, what: str, cause: Exception | None) -> NoReturn:
+    raise KmsError(
+        f"the key service answered wrongly: what it wrapped under {wrapping_key_id!r} {what}; nothing was committed: "
+        "find out whether the service, or something between it and this machine, is faulty before writing again"
+    ) from cause

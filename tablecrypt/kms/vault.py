@@ -16,6 +16,7 @@ from typing import Any, Final, cast
 
 import requests
 
+from tablecrypt._per_process import PerProcess
 from tablecrypt.errors import (
     AuthenticationError,
     ConfigurationError,
@@ -28,7 +29,6 @@ from tablecrypt.errors import (
     TablecryptError,
 )
 from tablecrypt.kms.client import GeneratedKey, check_key_length, generate_by_wrapping, rewrap_by_unwrapping
-from tablecrypt.kms.resilient import PerProcess
 from tablecrypt.properties import (
     VAULT_CA_CERT,
     VAULT_NAMESPACE,

@@ -15,7 +15,7 @@ rewrap wraps the KEKs again under the master key's newest version:
 
 The KEKs, their ids and ages stay, and so does everything below them. AWS (ReEncrypt) and Vault (rewrap) do it inside the service, the
 others unwrap and wrap. Either way each KEK is unwrapped twice in this process: before, to see that it opens the key of a snapshot of this
-table, and after, to see that the new blob holds it (tablecrypt/kms/new_blobs.py).
+table, and after, to see that the new blob holds it (tablecrypt/kms/resilient.py).
 
 Which KEKs are this table's: metadata.json is not authenticated, so an entry may be the KEK of another table, put there to have it wrapped
 for this one's readers.
@@ -51,7 +51,7 @@ from tablecrypt.errors import AuthenticationError, KeyNotFoundError, KmsAccessDe
 from tablecrypt.keys.key_ring import EncryptedKey, KeyChain
 from tablecrypt.keys.manager import EncryptionManager
 from tablecrypt.kms.client import GeneratedKey, KeyManagementClient
-from tablecrypt.kms.new_blobs import unwrap_key
+from tablecrypt.kms.resilient import unwrap_key
 from tablecrypt.maintenance._key_commit import added_keys, commit_keys, removed_keys, replaced_key
 from tablecrypt.maintenance._tables import check_own_manifests, reload
 from tablecrypt.maintenance.progress import Counted, OperationResult, Progress, ProgressListener, no_progress

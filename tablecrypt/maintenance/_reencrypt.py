@@ -37,7 +37,7 @@ from tablecrypt.crypto.aes_gcm import KEY_LENGTHS
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import ConfigurationError, FormatError
 from tablecrypt.files.deletion import DeletionScope
-from tablecrypt.files.encrypting_file_io import EncryptingFileIO
+from tablecrypt.files.encrypting_file_io import EncryptingFileIO, refuse_restricted
 from tablecrypt.maintenance._file_rewrite import FileRewrite, Journal, NewFileWork, commit_replacement, write_again
 from tablecrypt.maintenance._tables import checked_condition, checked_moment, require_encrypted
 from tablecrypt.maintenance.columns.blanking import BLANKED
@@ -53,7 +53,6 @@ from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.planning import FileCondition, ScanPlanner
 from tablecrypt.table.protection.writing import WrittenUnder
 from tablecrypt.table.replace_files import EncryptedFileSwap
-from tablecrypt.table.restrictions.read_restrictions import refuse_restricted
 from tablecrypt.table.shares import live_shares
 from tablecrypt.table.table import EncryptedTable, check_branch
 from tablecrypt.table.table_files import name_of

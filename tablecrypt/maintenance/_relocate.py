@@ -25,6 +25,7 @@ from pyiceberg.table import Table
 from tablecrypt.arguments import checked_arguments
 from tablecrypt.errors import ConfigurationError, PlaintextRefusedError, TamperedFileError
 from tablecrypt.files.deletion import DeletionScope
+from tablecrypt.files.encrypting_file_io import refuse_restricted
 from tablecrypt.keys.column_keys import ColumnPolicy
 from tablecrypt.keys.key_ring import KeyRing
 from tablecrypt.keys.manager import EncryptionManager
@@ -46,7 +47,6 @@ from tablecrypt.maintenance.runner import FileWork, Runner, run_counted, runner_
 from tablecrypt.manifests.manifest_list import read_manifest_list
 from tablecrypt.printable import bytes_shown, counted, shown
 from tablecrypt.table.protection.declaring import copied_declarations
-from tablecrypt.table.restrictions.read_restrictions import refuse_restricted
 from tablecrypt.table.shares import readably_named
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import TableFileIO, name_of

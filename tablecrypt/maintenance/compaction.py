@@ -36,7 +36,7 @@ from pyiceberg.table.snapshots import Snapshot
 from tablecrypt.arguments import checked_arguments
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import ConfigurationError, FormatError
-from tablecrypt.files.encrypting_file_io import EncryptingFileIO
+from tablecrypt.files.encrypting_file_io import EncryptingFileIO, refuse_restricted
 from tablecrypt.maintenance._file_rewrite import commit_replacement, done_files, new_files
 from tablecrypt.maintenance._tables import checked_condition, reload, require_encrypted
 from tablecrypt.maintenance.compaction_plan import (
@@ -66,7 +66,6 @@ from tablecrypt.table.protection.policy import check_size
 from tablecrypt.table.protection.writing import WrittenUnder
 from tablecrypt.table.reader import ReadOptions, TaskReader, prefetched
 from tablecrypt.table.replace_files import EncryptedRewrite, RewrittenFiles
-from tablecrypt.table.restrictions.read_restrictions import refuse_restricted
 from tablecrypt.table.table import EncryptedTable, check_branch
 from tablecrypt.table.table_files import FreshKeys, TableFileIO, delete_written, name_of
 from tablecrypt.table.write import write_data_files

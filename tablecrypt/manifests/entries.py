@@ -25,7 +25,6 @@ Iceberg table spec, "Sequence Number Inheritance", "First Row ID Inheritance".
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from copy import copy, deepcopy
 from typing import Any, Final, NoReturn, Protocol, TypeAlias, TypeVar
@@ -36,7 +35,7 @@ from pyiceberg.manifest import UNASSIGNED_SEQ, DataFileContent, FileFormat, Mani
 from pyiceberg.typedef import EMPTY_DICT, Record
 from pyiceberg.utils.concurrent import ExecutorFactory
 
-from tablecrypt._size_bounded_cache import SizeBoundedCache
+from tablecrypt._per_process import SizeBoundedCache
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import FormatError, PlaintextRefusedError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO, encrypting_io
@@ -363,7 +362,6 @@ class ManifestCache(SizeBoundedCache[_Key, Kept]):
 
 
 CACHE: Final = ManifestCache()
-os.register_at_fork(after_in_child=CACHE.start_empty)
 
 
 def known_manifest_list(io: EncryptingFileIO, location: str, key_metadata: StandardKeyMetadata) -> ManifestList:

@@ -42,9 +42,8 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from tablecrypt.arguments import checked_arguments
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import ConfigurationError, FormatError, KeyNotFoundError
-from tablecrypt.kms.allowed_keys import AllowedKeys
 from tablecrypt.kms.client import KeyManagementClient
-from tablecrypt.kms.new_blobs import generate_key, unwrap_key
+from tablecrypt.kms.resilient import AllowedKeys, generate_key, unwrap_key
 from tablecrypt.setting_kinds import did_you_mean
 
 LOCAL_KEY_LENGTHS: Final = (16, 32)

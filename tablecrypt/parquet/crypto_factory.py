@@ -21,8 +21,8 @@ import pyarrow as pa
 
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import ConfigurationError, KeyNotFoundError
-from tablecrypt.kms.allowed_keys import AllowedKeys
 from tablecrypt.kms.client import KeyManagementClient
+from tablecrypt.kms.resilient import AllowedKeys
 from tablecrypt.parquet.file_keys import AES_GCM_V1, ALGORITHMS, FileKeys
 from tablecrypt.parquet.key_material import (
     DEFAULT_LIFETIME_S,

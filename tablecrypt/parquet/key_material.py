@@ -55,9 +55,8 @@ from tablecrypt._parsed_json import ParsedJson
 from tablecrypt.crypto.aes_gcm import NONCE_LENGTH, AesGcm
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import AuthenticationError, ConfigurationError, FormatError, KeyNotFoundError
-from tablecrypt.kms.allowed_keys import AllowedKeys
 from tablecrypt.kms.client import KeyManagementClient
-from tablecrypt.kms.new_blobs import unwrap_key, wrap_key
+from tablecrypt.kms.resilient import AllowedKeys, unwrap_key, wrap_key
 from tablecrypt.parquet.storage import whole_file
 
 MATERIAL_TYPE: Final = "PKMT1"

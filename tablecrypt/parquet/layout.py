@@ -39,7 +39,6 @@ ColumnCryptoMetaData.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Set
 from dataclasses import dataclass
 from functools import cached_property
@@ -48,7 +47,7 @@ from typing import Any, Final, TypeAlias
 
 import pyarrow.parquet as pq
 
-from tablecrypt._size_bounded_cache import SizeBoundedCache
+from tablecrypt._per_process import SizeBoundedCache
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import ConfigurationError, FormatError, KeyNotFoundError, PlaintextRefusedError, TamperedFileError
@@ -82,7 +81,6 @@ _BYTES_OF_ONE: Final = 128
 _Keys: TypeAlias = tuple[bool | None, ...]
 _KEPT: Final = SizeBoundedCache[bytes, _Keys]()
 """What footers say, up to about so many bytes. No key and no value is in it."""
-os.register_at_fork(after_in_child=_KEPT.start_empty)
 
 
 def decode_path(stored: bytes) -> tuple[str, ...]:

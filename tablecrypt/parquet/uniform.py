@@ -22,7 +22,6 @@ Specification: Apache Parquet, "Parquet Modular Encryption", sections 4 and 5; I
 from __future__ import annotations
 
 import itertools
-import os
 from collections.abc import Callable, Container, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -38,7 +37,7 @@ from pyarrow import acero, fs
 
 from tablecrypt import _magics as magics
 from tablecrypt._bytes import length_of
-from tablecrypt._size_bounded_cache import SizeBoundedCache
+from tablecrypt._per_process import SizeBoundedCache
 from tablecrypt.crypto.aes_gcm import TAG_LENGTH
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import ConfigurationError, FormatError, TablecryptError, TamperedFileError
@@ -68,7 +67,6 @@ _FEW_ROWS: Final = 131_072
 _BUFFER_LENGTH: Final = 8 * 1024 * 1024
 _SCHEMAS: Final = SizeBoundedCache[tuple[bytes | None, tuple[str, ...]], tuple[pa.Schema, bool]]()
 """Of files, by the hash of the footer's plaintext and the columns that are read as dictionaries: names and types, and no key or value."""
-os.register_at_fork(after_in_child=_SCHEMAS.start_empty)
 _BYTES_OF_SCHEMAS: Final = 4 * 1024 * 1024
 _BYTES_OF_A_COLUMN: Final = 512
 _STORE_ERROR_MARKS: Final = ("AWS Error", "google::cloud", "Azure", "curlCode", "HDFS")

@@ -31,11 +31,11 @@ from tablecrypt.engines.jobs import WorkerJob
 from tablecrypt.engines.tasks import WritingTask, decrypted_results, removing_on_error
 from tablecrypt.engines.writes import begin_write, commit_files, commit_to, current_table
 from tablecrypt.errors import ConfigurationError, TablecryptError
+from tablecrypt.files.encrypting_file_io import refuse_restricted
 from tablecrypt.parquet.text_columns import rows_without_views
 from tablecrypt.ray.failures import ENGINE, failure, raise_from_worker
 from tablecrypt.ray.upsert import TaskKeys, UpsertContent, planned_upsert, upsert_change, upserted
 from tablecrypt.table.file_entries import FileEntryCodec
-from tablecrypt.table.restrictions.read_restrictions import refuse_restricted
 from tablecrypt.table.snapshots import CommitOptions
 from tablecrypt.table.table import EncryptedTable
 

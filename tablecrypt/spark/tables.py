@@ -230,8 +230,9 @@ def readable_columns(table: EncryptedTable, projected: Schema, filtered: set[int
     Raises:
         ColumnKeyDeniedError: values are needed that this user may not see.
     """
-    visible = visible_columns(table.metadata, table.io, projected, filtered, masked)
-    return frozenset() if visible is None else visible.opened
+    if not has_column_keys(table.metadata):
+        return frozenset()
+    return visible_columns(table.metadata, table.io, projected, filtered, masked).opened
 
 
 def ordered_projection(scan: EncryptedDataScan | EncryptedIncrementalAppendScan, columns: Sequence[str] | None) -> Schema:

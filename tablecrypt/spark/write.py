@@ -32,6 +32,7 @@ from tablecrypt.engines.overwrite import stage_overwrite
 from tablecrypt.engines.protected_columns import ensure_column_keys
 from tablecrypt.engines.tasks import decrypted_results, removing_on_error
 from tablecrypt.errors import ConfigurationError
+from tablecrypt.files.encrypting_file_io import refuse_restricted
 from tablecrypt.keys.nested_columns import path_through_structs
 from tablecrypt.manifests.copied_files import CopiedFiles
 from tablecrypt.spark.columns import arrow_schema, batch_for_table, schema_for_table
@@ -47,7 +48,6 @@ from tablecrypt.spark.tables import LocatedTable, table_access
 from tablecrypt.table.file_entries import FileEntryCodec
 from tablecrypt.table.parquet_options import parquet_writer_options, target_file_size
 from tablecrypt.table.protection.exposed_values import check_sort_columns
-from tablecrypt.table.restrictions.read_restrictions import refuse_restricted
 from tablecrypt.table.row_changes import MERGE_MODE, RowChange, is_merge_on_read, isolation_of, row_mode
 from tablecrypt.table.snapshots import CommitOptions
 from tablecrypt.table.table import EncryptedTable, check_branch

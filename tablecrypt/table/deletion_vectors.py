@@ -35,7 +35,7 @@ from pyiceberg.table.metadata import TableMetadata
 from pyroaring import BitMap64
 
 from tablecrypt import _magics as magics
-from tablecrypt._size_bounded_cache import SizeBoundedCache
+from tablecrypt._per_process import SizeBoundedCache
 from tablecrypt.crypto import ags1
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import FormatError

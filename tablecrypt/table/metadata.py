@@ -41,7 +41,6 @@ from __future__ import annotations
 
 import gc
 import hashlib
-import os
 import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -64,7 +63,7 @@ from pyiceberg.types import NestedField
 
 from tablecrypt import properties
 from tablecrypt._parsed_json import ParsedJson
-from tablecrypt._size_bounded_cache import SizeBoundedCache
+from tablecrypt._per_process import SizeBoundedCache
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import ConfigurationError, FormatError, PlaintextRefusedError, TamperedFileError
 from tablecrypt.files.deletion import DeletionScope, ParsedLocation
@@ -623,4 +622,3 @@ class MetadataCache(SizeBoundedCache[str, TableMetadata]):
 
 
 PARSED: Final = MetadataCache()
-os.register_at_fork(after_in_child=PARSED.start_empty)

@@ -46,7 +46,7 @@ from pyiceberg.table.name_mapping import parse_mapping_from_json
 from pyiceberg.types import ListType, MapType
 
 from tablecrypt.errors import FormatError
-from tablecrypt.files.encrypting_file_io import EncryptingFileIO, is_local
+from tablecrypt.files.encrypting_file_io import EncryptingFileIO, is_local, refuse_restricted
 from tablecrypt.keys.nested_columns import all_ancestors, displaced
 from tablecrypt.manifests.records import FORMAT_VERSION
 from tablecrypt.parquet.uniform import PositionedBatch, ReadRequest, kept, passing
@@ -58,7 +58,7 @@ from tablecrypt.table.lineage import LINEAGE_FIELD_IDS, ROW_ID, with_lineage_of
 from tablecrypt.table.metadata import has_column_keys
 from tablecrypt.table.planning import EncryptedFileScanTask, FilePart
 from tablecrypt.table.protection.visible_columns import ERROR, visible_columns
-from tablecrypt.table.restrictions.read_restrictions import RestrictedRows, refuse_restricted, restrictions_of
+from tablecrypt.table.restrictions.read_restrictions import RestrictedRows, restrictions_of
 
 LOCAL_TOGETHER: Final = 1024 * 1024
 """Local files of which so many bytes are read together are read by one thread, one after another: a thread for each takes longer."""
@@ -114,7 +114,7 @@ class TaskReader:
     ) -> None:
         schema = table_metadata.schema()
         asked = RowFilter(schema, row_filter, options.case_sensitive)
-        restrictions = restrictions_of(io)
+        restrictions = None if io.read_restrictions is None else restrictions_of(io.read_restrictions)
         restricted = None if restrictions is None else RestrictedRows(restrictions, schema, projected, asked.bound)
         filtered, seen = asked.columns, projected
         if restricted is not None:
@@ -130,7 +130,8 @@ class TaskReader:
         # A filter on masked values is not for stored ones.
         self.filter = RowFilter(schema, ALWAYS_TRUE) if restricted is not None and restricted.filters_masks else asked
         self.projections = Projections(table_metadata, self.filter)
-        self._visible = visible_columns(table_metadata, io, seen, filtered, options.masked)
+        is_protected = has_column_keys(table_metadata)
+        self._visible = visible_columns(table_metadata, io, seen, filtered, options.masked) if is_protected else None
         self._deletes = DeleteReader(io, table_metadata)
 
     def opened(self, task: FileScanTask) -> AbstractContextManager[OpenedFile]:

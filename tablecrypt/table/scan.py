@@ -34,11 +34,12 @@ from pyiceberg.typedef import EMPTY_DICT
 from pyiceberg.utils.concurrent import ExecutorFactory
 
 from tablecrypt.errors import ConfigurationError, MissingExtraError
-from tablecrypt.files.encrypting_file_io import encrypting_io, is_local
+from tablecrypt.files.encrypting_file_io import encrypting_io, is_local, read_restrictions_of, refuse_restricted
 from tablecrypt.manifests.avro_columns import Mask
 from tablecrypt.manifests.entries import Entries
 from tablecrypt.manifests.entry_columns import Column
 from tablecrypt.manifests.records import partition_values
+from tablecrypt.setting_kinds import one_of
 from tablecrypt.table._pyiceberg.scans import IncrementalAppendScanAdapter
 from tablecrypt.table.datasets.castable import castable
 from tablecrypt.table.datasets.dataset import EncryptedDataset
@@ -46,9 +47,8 @@ from tablecrypt.table.filters import fitted
 from tablecrypt.table.foreign_engines import ScanForOthers
 from tablecrypt.table.lineage import LINEAGE_FIELDS, ROW_ID, with_lineage
 from tablecrypt.table.planning import EncryptedFileScanTask, PlanCounts, ScanPlanner, listed_manifests
-from tablecrypt.table.protection.visible_columns import ERROR, MASK, checked_masked, refuse_masks_to_engine
+from tablecrypt.table.protection.visible_columns import ERROR, MASK, refuse_masks_to_engine
 from tablecrypt.table.reader import ReadOptions, TaskReader, prefetched
-from tablecrypt.table.restrictions.read_restrictions import refuse_restricted, restrictions_of
 
 if TYPE_CHECKING:
     import polars as pl
@@ -76,7 +76,8 @@ class _ReadByEngines(ScanForOthers, BaseScan):
 
     def update(self, **overrides: Any) -> Self:
         """Return the scan with other arguments; `masked` may be among them."""
-        masked = checked_masked(overrides.pop("masked", self.masked))
+        if (masked := overrides.pop("masked", self.masked)) is not None:
+            one_of("masked", masked, (MASK, ERROR))
         updated = super().update(**overrides)
         updated.masked = masked
         return updated
@@ -340,7 +341,7 @@ def _workers_for(tasks: Sequence[FileScanTask]) -> int:
 def counts_whole(scan: Scan, task: FileScanTask) -> bool:
     """Whether every row of a task's file is among those of its scan, so that none has to be read to count them."""
     # The entry counts rows that restrictions or deletes take away: such a file has to be read.
-    if restrictions_of(scan.io) is not None or task.delete_files or not isinstance(task.residual, AlwaysTrue):
+    if read_restrictions_of(scan.io) is not None or task.delete_files or not isinstance(task.residual, AlwaysTrue):
         return False
     # Of a partition that is null, PyIceberg's residual says that it differs from any value; reading says that this is not known.
     return isinstance(scan.row_filter, AlwaysTrue) or None not in partition_values(task.file.partition)

@@ -41,6 +41,7 @@ from pyiceberg.table.update import SetSnapshotRefUpdate, TableUpdate, UpdatesAnd
 
 from tablecrypt.arguments import check_text
 from tablecrypt.errors import FormatError
+from tablecrypt.files.encrypting_file_io import refuse_restricted
 from tablecrypt.keys.column_keys import ColumnPolicy
 from tablecrypt.keys.key_ring import EncryptedKey
 from tablecrypt.keys.manager import NewManifestListKey
@@ -71,7 +72,6 @@ from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata,
 from tablecrypt.table.protection.authenticated import check_declared
 from tablecrypt.table.protection.policy import check_still_protected, policy_of
 from tablecrypt.table.protection.writing import WrittenUnder
-from tablecrypt.table.restrictions.read_restrictions import refuse_restricted
 from tablecrypt.table.table_files import ObsoleteDeletes, TableFileIO
 from tablecrypt.table.updates import (
     AddEncryptedSnapshotUpdate,
@@ -226,8 +226,10 @@ class EncryptedProducer(ProducerAdapter):
 
     def _column_entries(self, metadata: EncryptedTableMetadata) -> tuple[EncryptedKey, ...]:
         """Return the entries of encryption-keys that protected columns of the added files need."""
-        prefixes = (key_metadata_of(file).aad_prefix for file in self.added_data_files)
-        return self.table_io.manager.columns.pending.new_entries(metadata.key_ring, prefixes)
+        pending = self.table_io.manager.pending_columns
+        if not pending.used:
+            return ()
+        return pending.new_entries(metadata.key_ring, (key_metadata_of(file).aad_prefix for file in self.added_data_files))
 
     @property
     def parent_manifests(self) -> Sequence[ManifestFile]:

@@ -42,6 +42,7 @@ from tablecrypt import properties as names
 from tablecrypt.arguments import names_of
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import ConfigurationError, FormatError
+from tablecrypt.files.encrypting_file_io import refuse_restricted
 from tablecrypt.table._pyiceberg.evolution import UpdateSchemaInVersion3, UpdateSpecInVersion3
 from tablecrypt.table._pyiceberg.scans import EntriesTable, InspectAdapter
 from tablecrypt.table._pyiceberg.transactions import ExpireSnapshotsAdapter, TableAdapter
@@ -49,7 +50,6 @@ from tablecrypt.table.datasets.lazy_frame import scan_lazily
 from tablecrypt.table.foreign_engines import for_others, location_provider
 from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.protection.writing import StaleWriteError
-from tablecrypt.table.restrictions.read_restrictions import refuse_restricted
 from tablecrypt.table.scan import EncryptedDataScan, EncryptedIncrementalAppendScan
 from tablecrypt.table.table_files import TableFileIO, check_garbage_is_collected, name_of
 from tablecrypt.table.transaction import EncryptedTransaction
@@ -111,7 +111,7 @@ class EncryptedTable(TableAdapter):
         io, metadata = self.io, self.metadata
         super().refresh()
         # The keys of columns that were made for files still to be committed belong to the old manager.
-        self.io.manager.columns.take_over(io.manager.columns, metadata.key_ring)
+        self.io.manager.take_over(io.manager, metadata.key_ring)
         return self
 
     def transaction(self) -> EncryptedTransaction:

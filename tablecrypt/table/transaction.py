@@ -40,6 +40,7 @@ from pyiceberg.utils.config import Config
 
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import ConfigurationError, PlaintextRefusedError
+from tablecrypt.files.encrypting_file_io import refuse_restricted
 from tablecrypt.manifests.copied_files import AlreadyAddedError, copied_files_of
 from tablecrypt.parquet.text_columns import rows_without_views
 from tablecrypt.table._pyiceberg.arrow import check_pyarrow_schema_compatible
@@ -47,7 +48,7 @@ from tablecrypt.table._pyiceberg.evolution import UpdateSchemaInVersion3, Update
 from tablecrypt.table._pyiceberg.transactions import CreateTransactionAdapter, TransactionAdapter, parse_row_filter
 from tablecrypt.table.deletes import write_row_delta
 from tablecrypt.table.filters import fitted, partitions_filter, with_sql_null_semantics
-from tablecrypt.table.metadata import EncryptedTableMetadata
+from tablecrypt.table.metadata import EncryptedTableMetadata, has_column_keys
 from tablecrypt.table.protection.declaration import (
     Declaration,
     check_master_keys,
@@ -60,7 +61,6 @@ from tablecrypt.table.protection.exposed_values import check_deletes
 from tablecrypt.table.protection.policy import refuse_protected
 from tablecrypt.table.protection.visible_columns import ERROR, visible_columns
 from tablecrypt.table.protection.writing import StaleWriteError
-from tablecrypt.table.restrictions.read_restrictions import refuse_restricted
 from tablecrypt.table.row_changes import (
     RowChange,
     Upsert,
@@ -391,7 +391,7 @@ class EncryptedTransaction(TransactionAdapter):
         self._given = ()
         changes = (*updates, *tagging)
         # Most commits change no protection. Opening column keys for them would ask the KMS for nothing.
-        if not may_change_declarations(changes):
+        if not may_change_declarations(self.table_metadata, changes):
             return tagging
         return (*tagging, *declaration_updates(self.encrypted_metadata, changes, self.table_io.manager.columns, given))
 
@@ -437,7 +437,8 @@ class EncryptedTransaction(TransactionAdapter):
         schema = self.table_metadata.schema()
         filtered = extract_field_ids(bind(schema, predicate, options.case_sensitive))
         rewrites = not is_merge_on_read(mode) and filtered
-        visible_columns(self.table_metadata, self.table_io, schema if rewrites else Schema(), filtered, ERROR)
+        if has_column_keys(self.table_metadata):
+            visible_columns(self.table_metadata, self.table_io, schema if rewrites else Schema(), filtered, ERROR)
 
     def _check_rows(self, df: pa.Table | pa.RecordBatchReader) -> None:
         if not isinstance(df, (pa.Table, pa.RecordBatchReader)):

@@ -36,7 +36,7 @@ Iceberg REST catalog specification, "TableUpdate".
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Literal, cast
 
 from pydantic import Field
@@ -68,7 +68,7 @@ from tablecrypt.keys.column_keys import COLUMN_PREFIX, ColumnPolicy
 from tablecrypt.keys.key_ring import EncryptedKey, KeyRing, copy_of, entries_with_copies, is_copy, is_gone, is_marked, is_own, mark_of
 from tablecrypt.keys.manager import KeySettings
 from tablecrypt.table._pyiceberg.transactions import TableMetadataUpdateContext, apply_table_update
-from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata, encrypted_metadata
+from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata, encrypted_metadata, has_column_keys
 from tablecrypt.table.protection.policy import check_policy
 
 
@@ -342,16 +342,19 @@ def depends_on_protection(updates: Iterable[IcebergBaseModel]) -> bool:
     return False
 
 
-def may_change_declarations(updates: Iterable[TableUpdate]) -> bool:
-    """Whether updates set or remove the protection of columns, rename or replace columns, or take keys away."""
+def may_change_declarations(before: TableMetadata, updates: Sequence[TableUpdate]) -> bool:
+    """Whether updates protect columns; or, where some are protected, change that, rename or replace columns, or take keys away."""
     for update in updates:
         if isinstance(update, SetPropertiesUpdate) and any(name.startswith(COLUMN_PREFIX) for name in update.updates):
             return True
-        if isinstance(update, RemovePropertiesUpdate) and any(name.startswith(COLUMN_PREFIX) for name in update.removals):
-            return True
-        if isinstance(update, (AddSchemaUpdate, SetCurrentSchemaUpdate, RemoveEncryptionKeyUpdate)):
-            return True
-    return False
+    # Without a protected column there is no declaration that could have to follow.
+    return any(_may_unsettle(update) for update in updates) and has_column_keys(before)
+
+
+def _may_unsettle(update: TableUpdate) -> bool:
+    if isinstance(update, RemovePropertiesUpdate):
+        return any(name.startswith(COLUMN_PREFIX) for name in update.removals)
+    return isinstance(update, (AddSchemaUpdate, SetCurrentSchemaUpdate, RemoveEncryptionKeyUpdate))
 
 
 def check_commit(before: TableMetadata, after: TableMetadata) -> None:

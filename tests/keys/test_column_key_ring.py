@@ -309,19 +309,18 @@ def test_a_failed_commit_offers_the_same_entries_again_and_other_files_get_other
 
 
 def test_what_was_made_before_a_refresh_is_brought_after_it_unless_it_was_committed_and_shredded(written: tuple[KeyRing, bytes]) -> None:
-    before, after = maker(), maker()
-    TableColumnKeys(before, POLICY, KeyRing()).generate([SSN], b"first")
+    before, after = (EncryptionManager(client(), "orders", now_ms=lambda: START_MS) for _ in range(2))
+    TableColumnKeys(before.columns, POLICY, KeyRing()).generate([SSN], b"first")
     after.take_over(before, KeyRing())
-    assert after.pending.new_entries(KeyRing(), [b"first"]) == before.pending.new_entries(KeyRing(), [b"first"]) != ()
+    assert after.columns.pending.new_entries(KeyRing(), [b"first"]) == before.columns.pending.new_entries(KeyRing(), [b"first"]) != ()
 
     ring, _ = written
-    used = maker()
-    TableColumnKeys(used, POLICY, ring).generate([SSN], b"second")
-    later = maker()
+    used, later = (EncryptionManager(client(), "orders", now_ms=lambda: START_MS) for _ in range(2))
+    TableColumnKeys(used.columns, POLICY, ring).generate([SSN], b"second")
     later.take_over(used, ring)
-    assert later.pending.new_entries(ring, [b"second"]) == ()
+    assert later.columns.pending.new_entries(ring, [b"second"]) == ()
     with pytest.raises(KeyNotFoundError, match="write them again"):
-        later.pending.new_entries(KeyRing(), [b"second"])
+        later.columns.pending.new_entries(KeyRing(), [b"second"])
 
 
 def test_a_column_that_was_shredded_meanwhile_gets_no_file_under_its_old_key(written: tuple[KeyRing, bytes]) -> None:
@@ -408,7 +407,10 @@ def test_a_policy_that_lost_a_column_is_noticed_by_its_key(written: tuple[KeyRin
 
 def test_a_pickled_maker_brings_no_entry_and_no_key() -> None:
     kms = MemoryKeyManagementClient({"kms.memory.name": "column-keys"}, KEYS)
-    made = ColumnKeyMaker(kms, "orders", 16, 1, int, bytes)
-    assert made.__reduce__()[1][1:] == ("orders", 16, 1, int, bytes, made.clock)
+    made = ColumnKeyMaker(kms, "orders", 16, 1, lambda: START_MS, secrets.token_bytes)
+    TableColumnKeys(made, POLICY, KeyRing()).generate([SSN], b"first")
+    assert made.pending.made
+    copy = pickle.loads(pickle.dumps(made.pending))
+    assert (copy.made, copy.offered, copy.used) == ({}, set(), {})
     with pytest.raises(TypeError):
         pickle.dumps(TableColumnKeys(made, POLICY, KeyRing()))

@@ -18,7 +18,7 @@ from tablecrypt.keys.table_column_keys import TableColumnKeys
 from tablecrypt.keys.write_only_keys import KEPT_KEYS, OwnKeys
 from tablecrypt.kms.client import KeyManagementClient
 from tablecrypt.kms.memory import MemoryKeyManagementClient
-from tablecrypt.kms.new_blobs import wrap_unopened
+from tablecrypt.kms.resilient import wrap_unopened
 from tests.support.bound_schemas import OF_TEXT
 from tests.support.write_only_kms import REFUSED, WriteOnlyKeyManagementClient
 

@@ -8,7 +8,7 @@ import pytest
 
 from tablecrypt import load_kms
 from tablecrypt.errors import ConfigurationError, MasterKeyRefusedError
-from tablecrypt.kms.allowed_keys import AllowedKeys
+from tablecrypt.kms.resilient import AllowedKeys
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tablecrypt.kms.resilient import PerProcess
+from tablecrypt._per_process import PerProcess
 from tests.support.forking import holds_in_forked_child
 
 

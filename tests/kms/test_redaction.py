@@ -21,8 +21,7 @@ from tablecrypt.kms.client import KeyManagementClient
 from tablecrypt.kms.gcp import GcpKeyManagementClient
 from tablecrypt.kms.local_file import LocalFileKeyManagementClient, create_key_file
 from tablecrypt.kms.memory import MemoryKeyManagementClient
-from tablecrypt.kms.new_blobs import rewrap_key, wrap_key
-from tablecrypt.kms.resilient import ResilientKeyManagementClient, RetryPolicy
+from tablecrypt.kms.resilient import ResilientKeyManagementClient, RetryPolicy, rewrap_key, wrap_key
 from tablecrypt.kms.vault import VaultKeyManagementClient
 from tests.kms.services.cloud_kms import CloudKms
 from tests.kms.services.key_vault import KeyVault, StaticCredential

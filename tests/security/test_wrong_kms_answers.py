@@ -15,8 +15,7 @@ from tablecrypt.hadoop_kms.master_keys import create_key
 from tablecrypt.kms.aws import AwsKeyManagementClient
 from tablecrypt.kms.client import GeneratedKey
 from tablecrypt.kms.factory import load_kms, shared_kms
-from tablecrypt.kms.new_blobs import generate_key, wrap_key
-from tablecrypt.kms.resilient import ResilientKeyManagementClient
+from tablecrypt.kms.resilient import ResilientKeyManagementClient, generate_key, wrap_key
 from tablecrypt.maintenance import migrate, relocate, rewrap, rotate_kek
 from tablecrypt.orc.key_providers import KmsKeys, MasterKeyVersion, WrappedMasterKey
 from tablecrypt.parquet.key_material import KeyWrapper

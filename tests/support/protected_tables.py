@@ -195,7 +195,7 @@ def commit_column_keys(table: EncryptedTable, *field_ids: int) -> list[StoredKey
     table.refresh()
     io, metadata, prefix = table.io, metadata_of(table), secrets.token_bytes(16)
     keys = column_keys(metadata, io).generate(field_ids, prefix)
-    entries = io.manager.columns.pending.new_entries(metadata.key_ring, [prefix])
+    entries = io.manager.pending_columns.new_entries(metadata.key_ring, [prefix])
     if entries:
         transaction = table.transaction()
         transaction.apply(tuple(cast("TableUpdate", AddEncryptionKeyUpdate(key=entry)) for entry in entries))

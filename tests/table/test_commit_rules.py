@@ -224,17 +224,21 @@ def test_a_table_that_is_not_there_has_no_head() -> None:
 
 
 @pytest.mark.parametrize(
-    ("update", "changes"),
+    ("update", "changes", "changes_unprotected"),
     [
-        (SetPropertiesUpdate(updates={"encryption.column.2.key-id": "pii"}), True),
-        (RemovePropertiesUpdate(removals=["encryption.column.2.mask"]), True),
-        (AddSchemaUpdate(schema_=Schema()), True),
-        (SetCurrentSchemaUpdate(schema_id=1), True),
-        (RemoveEncryptionKeyUpdate(key_id="a"), True),
-        (SetPropertiesUpdate(updates={"owner": "me"}), False),
-        (RemovePropertiesUpdate(removals=["owner"]), False),
+        (SetPropertiesUpdate(updates={"encryption.column.2.key-id": "pii"}), True, True),
+        (RemovePropertiesUpdate(removals=["encryption.column.2.mask"]), True, False),
+        (AddSchemaUpdate(schema_=Schema()), True, False),
+        (SetCurrentSchemaUpdate(schema_id=1), True, False),
+        (RemoveEncryptionKeyUpdate(key_id="a"), True, False),
+        (SetPropertiesUpdate(updates={"owner": "me"}), False, False),
+        (RemovePropertiesUpdate(removals=["owner"]), False, False),
     ],
 )
-def test_what_may_change_the_protection_of_columns_is_told_from_what_cannot(update: TableUpdate, changes: bool) -> None:
-    harmless = SetPropertiesUpdate(updates={"comment": "none"})
-    assert may_change_declarations([harmless, update, harmless]) is changes
+def test_what_may_change_the_protection_of_columns_is_told_from_what_cannot(
+    metadata: EncryptedTableMetadata, update: TableUpdate, changes: bool, changes_unprotected: bool
+) -> None:
+    updates = [SetPropertiesUpdate(updates={"comment": "none"}), update, SetPropertiesUpdate(updates={"comment": "none"})]
+    protected = changed(metadata, properties=metadata.properties | {"encryption.column.1.key-id": "pii"})
+    assert may_change_declarations(protected, updates) is changes
+    assert may_change_declarations(metadata, updates) is changes_unprotected

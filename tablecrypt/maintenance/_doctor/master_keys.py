@@ -22,7 +22,7 @@ from tablecrypt.keys.key_ring import EncryptedKey
 from tablecrypt.keys.manager import EncryptionManager
 from tablecrypt.kms.client import KeyManagementClient
 from tablecrypt.kms.factory import load_kms
-from tablecrypt.kms.new_blobs import check_blob, unwrap_kek, wrap_unchecked
+from tablecrypt.kms.resilient import check_blob, unwrap_kek, wrap_unchecked
 from tablecrypt.maintenance._doctor.checks import Check, CheckState, tried
 from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.table import EncryptedTable

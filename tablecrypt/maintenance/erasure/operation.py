@@ -20,6 +20,7 @@ from pyiceberg.expressions import BooleanExpression
 from pyiceberg.table import Table
 
 from tablecrypt.arguments import checked_arguments
+from tablecrypt.files.encrypting_file_io import refuse_restricted
 from tablecrypt.maintenance._tables import checked_filter, checked_moment, reload, require_encrypted
 from tablecrypt.maintenance.erasure.plan import RefWork, Searching, is_working_branch, works
 from tablecrypt.maintenance.erasure.proof import Proof, hidden_columns, state_of, unreachable
@@ -30,7 +31,6 @@ from tablecrypt.maintenance.erasure.row_filter import ErasureFilter
 from tablecrypt.maintenance.progress import Counted, ProgressListener, no_progress
 from tablecrypt.maintenance.runner import Runner, runner_or_threads
 from tablecrypt.table.parquet_options import parquet_writer_options
-from tablecrypt.table.restrictions.read_restrictions import refuse_restricted
 from tablecrypt.table.shares import SharedFiles, deleting_io, keeping_shared
 from tablecrypt.table.table_files import name_of
 

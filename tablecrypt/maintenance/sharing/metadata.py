@@ -285,7 +285,7 @@ class ShareWriter:
     def _entries_for(self, files: Iterable[DataFile]) -> tuple[EncryptedKey, ...]:
         """Return the entries that the protected columns of files which were written again need."""
         prefixes = (key_metadata_of(file).aad_prefix for file in files)
-        return self._io.manager.columns.pending.new_entries(KeyRing(), prefixes)
+        return self._io.manager.pending_columns.new_entries(KeyRing(), prefixes)
 
     def _vectors(self) -> list[EncryptedDataFile]:
         """Write the deletion vectors of the shared files, and return their entries' files."""

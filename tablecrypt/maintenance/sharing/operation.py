@@ -36,6 +36,7 @@ from tablecrypt.arguments import checked_arguments, file_path
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.files.deletion import DeletionScope
+from tablecrypt.files.encrypting_file_io import refuse_restricted
 from tablecrypt.keys.key_ring import EncryptedKey
 from tablecrypt.keys.manager import EncryptionManager, OpenKek
 from tablecrypt.keys.nested_columns import covering
@@ -51,7 +52,6 @@ from tablecrypt.maintenance.sharing.result import Shared, storage_policy
 from tablecrypt.maintenance.sharing.sealing import PublicKey, info_of
 from tablecrypt.maintenance.sharing.states import States, check_place
 from tablecrypt.manifests.manifest_list import SHARE_SECRET_BYTES
-from tablecrypt.table.restrictions.read_restrictions import refuse_restricted
 from tablecrypt.table.shares import SharedColumn
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import TableFileIO, deleting_on_error, name_of

@@ -40,6 +40,7 @@ from pyiceberg.types import IcebergType, ListType, MapType, StructType
 
 from tablecrypt.engines.protected_columns import protected_among
 from tablecrypt.errors import ConfigurationError
+from tablecrypt.files.encrypting_file_io import read_restrictions_of
 from tablecrypt.files.locations import is_path
 from tablecrypt.keys.column_keys import ColumnPolicy
 from tablecrypt.spark.network import keeps_messages_private, requires_private_messages
@@ -49,7 +50,6 @@ from tablecrypt.spark.shared.written_columns import unsupported_partitioning
 from tablecrypt.spark.tables import LocatedTable, PlannedRead
 from tablecrypt.table.lineage import LINEAGE_FIELD_IDS
 from tablecrypt.table.planning import EncryptedFileScanTask
-from tablecrypt.table.restrictions.read_restrictions import restrictions_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -123,7 +123,7 @@ def unsupported_session(spark: SparkSession) -> str | None:
 
 def unsupported_restrictions(read: PlannedRead) -> str | None:
     """Return that the table has read restrictions, which Spark's own reader would not apply; None if it has none."""
-    if restrictions_of(read.located.table.io) is None:
+    if read_restrictions_of(read.located.table.io) is None:
         return None
     return "the catalog's server restricts which rows and values may be read, which Python applies"
 

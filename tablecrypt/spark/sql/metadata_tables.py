@@ -36,12 +36,12 @@ from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata
 
 from tablecrypt.errors import ConfigurationError
+from tablecrypt.files.encrypting_file_io import refuse_restricted
 from tablecrypt.manifests.records import EncryptedDataFile
 from tablecrypt.spark.sql.scans.partition_values import PartitionStruct
 from tablecrypt.table.deletes import DeleteReader
 from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.planning import EncryptedFileScanTask, ScanPlanner, listed_manifests
-from tablecrypt.table.restrictions.read_restrictions import refuse_restricted
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import name_of
 

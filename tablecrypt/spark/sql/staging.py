@@ -22,7 +22,7 @@ from pyiceberg.table.refs import MAIN_BRANCH
 from tablecrypt.engines.changes import NOT_COMMITTED
 from tablecrypt.engines.tasks import delete_files, removing_on_error
 from tablecrypt.errors import ConfigurationError
-from tablecrypt.files.encrypting_file_io import EncryptingFileIO
+from tablecrypt.files.encrypting_file_io import EncryptingFileIO, refuse_restricted
 from tablecrypt.spark.sql.alterations import check_properties
 from tablecrypt.spark.sql.catalogs import catalog_of, described
 from tablecrypt.spark.sql.definitions import Definition, DefinitionRequest
@@ -32,7 +32,6 @@ from tablecrypt.spark.sql.planner import LoadedTable, OpenCatalog, Planner
 from tablecrypt.spark.sql.writes.write_audit_publish import AuditFirst
 from tablecrypt.spark.tables import LocatedTable
 from tablecrypt.table.replacement import stage_replacement
-from tablecrypt.table.restrictions.read_restrictions import refuse_restricted
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.transaction import EncryptedTransaction
 

@@ -41,14 +41,14 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.utils.concurrent import ExecutorFactory
 
 from tablecrypt.errors import ConfigurationError, TablecryptError
-from tablecrypt.files.encrypting_file_io import EncryptingFileIO, encrypting_io
+from tablecrypt.files.encrypting_file_io import EncryptingFileIO, encrypting_io, read_restrictions_of
 from tablecrypt.parquet.uniform import ReadRequest, UniformParquetFile, is_store_error
 from tablecrypt.table.datasets.castable import cast_batch
 from tablecrypt.table.datasets.engine_filter import EngineFilter
 from tablecrypt.table.lineage import LINEAGE_FIELD_IDS
+from tablecrypt.table.metadata import has_column_keys
 from tablecrypt.table.protection.visible_columns import ERROR, MASK, protected_in, refuse_masks_to_engine, visible_columns
 from tablecrypt.table.reader import ReadOptions, TaskReader, prefetched
-from tablecrypt.table.restrictions.read_restrictions import restrictions_of
 
 Columns: TypeAlias = list[str] | dict[str, pc.Expression] | None
 """As pyarrow's datasets take them: names, or expressions by the name of what they make; None for all columns."""
@@ -101,7 +101,7 @@ def check_filtered(scan: DatasetScan, names: set[str] | None) -> None:
     filtered = Schema(*(field for field in scan.projection().fields if names is None or field.name in names))
     if filtered.fields:
         _refuse_masks(scan, filtered)
-        if isinstance(scan.io, EncryptingFileIO):
+        if isinstance(scan.io, EncryptingFileIO) and has_column_keys(scan.table_metadata):
             # Of a struct the fields that the scan has: others are not in what the engine looks at.
             leaves = {each for each in filtered.field_ids if filtered.find_type(each).is_primitive}
             visible_columns(scan.table_metadata, scan.io, Schema(), leaves, ERROR)
@@ -205,7 +205,7 @@ class EngineRead:
     @property
     def _is_never_native(self) -> bool:
         # Arrow's own scan knows neither the server's restrictions nor row lineage.
-        return restrictions_of(self._scan.io) is not None or not LINEAGE_FIELD_IDS.isdisjoint(self._needed.field_ids)
+        return read_restrictions_of(self._scan.io) is not None or not LINEAGE_FIELD_IDS.isdisjoint(self._needed.field_ids)
 
     def _needed_columns(self) -> Schema:
         """The scan's columns that the result or the filter takes, in the scan's order.

@@ -51,6 +51,7 @@ from pyiceberg.typedef import EMPTY_DICT, KeyDefaultDict, Properties, Record
 from pyiceberg.utils.properties import property_as_bool
 
 from tablecrypt.errors import FormatError, TamperedFileError
+from tablecrypt.files.encrypting_file_io import read_restrictions_of
 from tablecrypt.keys.column_keys import told_until
 from tablecrypt.manifests import EncryptedManifestFile
 from tablecrypt.manifests.avro_columns import Mask
@@ -251,7 +252,10 @@ class ScanPlanner:
     ) -> None:
         self.table_metadata = table_metadata
         self.io = io
-        self.row_filter = plannable(io, row_filter, table_metadata.schema(), case_sensitive)
+        restrictions = read_restrictions_of(io)
+        if restrictions is not None:
+            row_filter = plannable(restrictions, row_filter, table_metadata.schema(), case_sensitive)
+        self.row_filter = row_filter
         self.case_sensitive = case_sensitive
         self._of_partitions = of_partitions
         self._schema = table_metadata.schema()

@@ -38,7 +38,7 @@ from tablecrypt.keys.column_keys import COLUMN_PREFIX, DECLARED_KEYS, DECLARED_M
 from tablecrypt.keys.former_keys import FormerKey
 from tablecrypt.keys.key_ring import is_kept_by_commits
 from tablecrypt.keys.manager import EncryptionManager
-from tablecrypt.kms.new_blobs import wrap_unopened
+from tablecrypt.kms.resilient import wrap_unopened
 from tablecrypt.table.protection.exposed_values import ShownPartitions
 from tablecrypt.table.protection.policy import check_sizes
 from tablecrypt.table.protection.tags import tagged_columns, tags_of

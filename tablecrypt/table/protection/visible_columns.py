@@ -35,8 +35,7 @@ from tablecrypt.parquet.protected.hidden_arrays import path_to, replaced_array
 from tablecrypt.parquet.protected.hidden_column_reader import ColumnAccess
 from tablecrypt.parquet.protected.placeholders import blanks
 from tablecrypt.parquet.uniform import PositionedBatch, ReadRequest
-from tablecrypt.setting_kinds import one_of
-from tablecrypt.table.metadata import EncryptedTableMetadata, has_column_keys
+from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.protection.authenticated import check_declared
 from tablecrypt.table.protection.policy import column_keys, policy_of, unreadable
 from tablecrypt.table.table_files import OpensColumnKeys
@@ -46,15 +45,6 @@ if TYPE_CHECKING:
 
 MASK: Final = "mask"
 ERROR: Final = "error"
-
-
-def checked_masked(masked: str | None) -> str | None:
-    """Return what a read was asked to do about columns whose keys its reader may not use; None where nobody has said so.
-
-    Raises:
-        ConfigurationError: it is neither `mask` nor `error`.
-    """
-    return None if masked is None else one_of("masked", masked, (MASK, ERROR))
 
 
 @dataclass(frozen=True)
@@ -127,10 +117,8 @@ class VisibleColumns:
                 )
 
 
-def visible_columns(
-    metadata: TableMetadata, io: EncryptingFileIO, projected: Schema, filtered: set[int], masked: str
-) -> VisibleColumns | None:
-    """Return what a read sees of a table's protected columns; None for a table that has and had none.
+def visible_columns(metadata: TableMetadata, io: EncryptingFileIO, projected: Schema, filtered: set[int], masked: str) -> VisibleColumns:
+    """Return what a read sees of the protected columns of a table that has or had some (`has_column_keys`).
 
     Args:
         metadata: the table's.
@@ -145,9 +133,6 @@ def visible_columns(
         KeyNotFoundError: the key of a column was shredded.
         KeyIdChangedError: the properties protect a column less than somebody with its key has declared.
     """
-    if not has_column_keys(metadata):
-        return None
-
     schema = metadata.schema()
     around = all_ancestors(schema)
     # A filter on a struct compares all that lies in it.

@@ -26,7 +26,6 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 from pyiceberg.expressions import AlwaysTrue, BooleanExpression
 from pyiceberg.expressions.visitors import bind, extract_field_ids, translate_column_names
-from pyiceberg.io import FileIO
 from pyiceberg.io.pyarrow import expression_to_pyarrow
 from pyiceberg.schema import Schema
 from pyiceberg.table import ALWAYS_TRUE
@@ -34,7 +33,7 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.types import ListType, MapType, NestedField, StructType
 
 from tablecrypt.errors import ReadRestrictionError
-from tablecrypt.files.encrypting_file_io import EncryptingFileIO, ReadRestrictions
+from tablecrypt.files.encrypting_file_io import ReadRestrictions
 from tablecrypt.keys.nested_columns import fields_by_id, fields_in
 from tablecrypt.table._pyiceberg.arrow import to_requested_schema
 from tablecrypt.table.restrictions.column_masks import MaskAction, mask_column, takes
@@ -76,30 +75,10 @@ def parse_restrictions(answered: object) -> ReadRestrictions | None:
     return ReadRestrictions(json.dumps(answered, sort_keys=True))
 
 
-def restrictions_of(io: FileIO) -> Restrictions | None:
-    """Return what readers through a FileIO have to apply, with the salt of a query that begins now or has begun."""
-    carried = io.read_restrictions if isinstance(io, EncryptingFileIO) else None
-    if carried is None:
-        return None
+def restrictions_of(carried: ReadRestrictions) -> Restrictions:
+    """Return what readers through a FileIO that carries these have to apply, with the salt of a query that begins now or has begun."""
     known = _of_text(carried.text)
     return Restrictions(known.row_filter, known.masks, carried.of_query().salt or b"")
-
-
-def refuse_restricted(io: FileIO, operation: str) -> None:
-    """Refuse what would go past the restrictions of a table, or make masked values the table's own.
-
-    Args:
-        io: the table's.
-        operation: what was asked for, as the error says it.
-
-    Raises:
-        ReadRestrictionError: the table's reader is restricted.
-    """
-    if isinstance(io, EncryptingFileIO) and io.read_restrictions is not None:
-        raise ReadRestrictionError(
-            f"{operation} is not possible: the catalog's server restricts which rows and values you may read of this table. "
-            "Reading and appending are; for anything else connect as a user whom the server does not restrict"
-        )
 
 
 def check_restrictions(carried: ReadRestrictions, metadata: TableMetadata) -> None:
@@ -123,10 +102,9 @@ def check_restrictions(carried: ReadRestrictions, metadata: TableMetadata) -> No
         _check_nesting(schema.fields, restrictions.masks, None)
 
 
-def plannable(io: FileIO, row_filter: BooleanExpression, schema: Schema, case_sensitive: bool) -> BooleanExpression:
+def plannable(carried: ReadRestrictions, row_filter: BooleanExpression, schema: Schema, case_sensitive: bool) -> BooleanExpression:
     """Return what of a reader's filter may rule out files: all of it, or nothing where it looks at a masked column."""
-    carried = io.read_restrictions if isinstance(io, EncryptingFileIO) else None
-    if carried is None or isinstance(row_filter, AlwaysTrue):
+    if isinstance(row_filter, AlwaysTrue):
         return row_filter
     filtered = extract_field_ids(bind(schema, row_filter, case_sensitive=case_sensitive))
     return ALWAYS_TRUE if sees_masked(_of_text(carried.text), filtered, schema) else row_filter

@@ -32,13 +32,13 @@ from pyiceberg.table.snapshots import Operation, Snapshot, ancestors_of
 from pyroaring import BitMap64
 
 from tablecrypt.errors import ConfigurationError
+from tablecrypt.files.encrypting_file_io import refuse_restricted
 from tablecrypt.spark.sql.branches_and_tags import head_of, snapshot_of
 from tablecrypt.spark.sql.scans.change_rows import CHANGE_FIELDS, DELETE, INSERT, ChangedRows
 from tablecrypt.table.deletes import DeleteReader
 from tablecrypt.table.lineage import LAST_UPDATED, ROW_ID
 from tablecrypt.table.planning import EncryptedFileScanTask, ScanPlanner, listed_manifests
 from tablecrypt.table.reader import TaskReader
-from tablecrypt.table.restrictions.read_restrictions import refuse_restricted
 
 if TYPE_CHECKING:
     from tablecrypt.table.table import EncryptedTable

@@ -65,6 +65,7 @@ from pyiceberg.utils.concurrent import ExecutorFactory
 
 from tablecrypt.engines.protected_columns import protected_among
 from tablecrypt.errors import FormatError
+from tablecrypt.files.encrypting_file_io import read_restrictions_of
 from tablecrypt.files.locations import with_scheme
 from tablecrypt.manifests.records import EncryptedDataFile, key_metadata_of
 from tablecrypt.spark.shared.schema import schema_json, stored_names
@@ -85,7 +86,6 @@ from tablecrypt.spark.tables import readable_columns
 from tablecrypt.table.deletes import DeleteReader
 from tablecrypt.table.planning import EncryptedFileScanTask, PlanCounts, ScanPlanner
 from tablecrypt.table.protection.visible_columns import ERROR, MASK
-from tablecrypt.table.restrictions.read_restrictions import restrictions_of
 
 READ_OPTIONS: Final = {
     "parquet.crypto.factory.class": f"{PACKAGE}.ReadKeys",
@@ -227,7 +227,7 @@ def row_filter_of(loaded: LoadedTable, request: PlanRequest) -> BooleanExpressio
 
 def is_filtered(loaded: LoadedTable) -> bool:
     """Whether Python filters the rows that are read: then no count of a file's rows says how many those are."""
-    return not isinstance(loaded.selection.row_filter, AlwaysTrue) or restrictions_of(loaded.located.table.io) is not None
+    return not isinstance(loaded.selection.row_filter, AlwaysTrue) or read_restrictions_of(loaded.located.table.io) is not None
 
 
 class Prune(Request):
@@ -305,7 +305,7 @@ def planned_tasks(
     table = loaded.located.table
     scan = table.scan(row_filter=row_filter, snapshot_id=loaded.snapshot_id)
     # Where the catalog's server masks columns, no partition says what a row will look like.
-    of_partitions = {} if restrictions_of(table.io) is not None else partition_filters(predicates, loaded.schema, table.metadata)
+    of_partitions = {} if read_restrictions_of(table.io) is not None else partition_filters(predicates, loaded.schema, table.metadata)
 
     return scan.counted_tasks(counts or PlanCounts(), of_partitions)
 
@@ -375,7 +375,7 @@ def _partitions(tasks: Sequence[EncryptedFileScanTask], metadata: TableMetadata,
 def _unsupported(loaded: LoadedTable, projected: Schema) -> str | None:
     """Return why Spark's Parquet reader serves none of the files; None if it may."""
     # Spark's own reader would show what the server hides.
-    if restrictions_of(loaded.located.table.io) is not None:
+    if read_restrictions_of(loaded.located.table.io) is not None:
         return "the catalog's server restricts which rows and values may be read, which Python applies"
     if loaded.changes is not None:
         return "Python works out which of its rows changed"

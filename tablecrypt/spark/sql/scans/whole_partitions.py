@@ -54,12 +54,12 @@ from pyiceberg.types import (
 
 from tablecrypt.engines.protected_columns import protected_among
 from tablecrypt.errors import FormatError
+from tablecrypt.files.encrypting_file_io import read_restrictions_of
 from tablecrypt.spark.sql.messages import Response, operation
 from tablecrypt.spark.sql.planner import LoadedTable, Planner
 from tablecrypt.spark.sql.scans.filters import SWAPPED, FilterRequest, Predicate, UntranslatedError, field_at, literal_of
 from tablecrypt.spark.sql.scans.partition_terms import is_term, part_of_term
 from tablecrypt.table.planning import EncryptedFileScanTask
-from tablecrypt.table.restrictions.read_restrictions import restrictions_of
 
 Truth = bool | None
 Test = Callable[[Any], Truth]
@@ -105,7 +105,7 @@ def of_whole_partitions(
 
 def _tests(predicate: Predicate, loaded: LoadedTable) -> Mapping[int, Test] | None:
     table = loaded.located.table
-    if loaded.changes is not None or restrictions_of(table.io) is not None:
+    if loaded.changes is not None or read_restrictions_of(table.io) is not None:
         return None
     return partition_tests(predicate, loaded.schema, table.metadata)
 

@@ -46,7 +46,7 @@ from pyroaring import BitMap64
 
 from tablecrypt.engines.changes import check_unchanged
 from tablecrypt.errors import ColumnKeyDeniedError, ConfigurationError, FormatError, TablecryptError
-from tablecrypt.files.encrypting_file_io import EncryptingFileIO
+from tablecrypt.files.encrypting_file_io import EncryptingFileIO, refuse_restricted
 from tablecrypt.manifests.records import DATA_FILE_POSITIONS
 from tablecrypt.spark.commit import BatchAlreadyCommittedError, BatchMarker, check_can_replace_partitions
 from tablecrypt.spark.shared.coordinator import FileLocations
@@ -69,7 +69,6 @@ from tablecrypt.spark.write import Mode, WriteOptions, commit_change, commit_wri
 from tablecrypt.table.lineage import with_lineage
 from tablecrypt.table.parquet_options import parquet_writer_options, target_file_size
 from tablecrypt.table.protection.policy import policy_of
-from tablecrypt.table.restrictions.read_restrictions import refuse_restricted
 from tablecrypt.table.row_changes import isolation_of
 
 if TYPE_CHECKING:

@@ -28,6 +28,7 @@ from pyiceberg.schema import Schema
 from pyroaring import BitMap64
 
 from tablecrypt.errors import ConfigurationError, FormatError
+from tablecrypt.files.encrypting_file_io import refuse_restricted
 from tablecrypt.keys.column_keys import told_until
 from tablecrypt.spark.merge import COUNTED, summary_name
 from tablecrypt.spark.sql.messages import Response, TableRequest, operation
@@ -41,7 +42,6 @@ from tablecrypt.table._pyiceberg.whole_files import WholeFiles
 from tablecrypt.table.filters import with_sql_null_semantics
 from tablecrypt.table.planning import EncryptedFileScanTask
 from tablecrypt.table.protection.visible_columns import ERROR
-from tablecrypt.table.restrictions.read_restrictions import refuse_restricted
 from tablecrypt.table.row_changes import RowChange, is_merge_on_read, row_mode
 
 if TYPE_CHECKING:
