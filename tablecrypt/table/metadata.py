@@ -41,6 +41,7 @@ from __future__ import annotations
 
 import gc
 import hashlib
+import os
 import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
