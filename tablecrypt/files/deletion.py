@@ -28,7 +28,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 from urllib.parse import unquote
 
-from tablecrypt.arguments import names_of
+from tablecrypt.arguments import check_text, names_of
 from tablecrypt.errors import ConfigurationError, DeletionRefusedError
 from tablecrypt.files.raw_output import operation_of_journal
 
@@ -129,7 +129,12 @@ class DeletionScope:
         Raises:
             ConfigurationError: a location cannot be a table's folder.
         """
-        return replace(self, named=(*self.named, *names_of("delete_below", locations)))
+        folders = names_of("delete_below", locations)
+        check_text("delete_below", folders)
+        # As a variable holds it that was set to nothing: it would be a folder of that name in the working directory.
+        if not all(map(str.strip, folders)):
+            raise ConfigurationError("delete_below names a folder that is blank: write its location, or leave it out")
+        return replace(self, named=(*self.named, *folders))
 
     def keeping(self, reasons: Mapping[str, str]) -> DeletionScope:
         """Return the scope without these files, by location, each with the reason why it is not deleted."""

@@ -122,7 +122,7 @@ def remove_orphan_files(
     within = DeletionScope(named=(location,))
     # The argument may narrow the search, and never widen it beyond the table's own location.
     if folder is not None and not within.contains(folder):
-        raise ConfigurationError(f"{folder} is not below {location}, where {name_of(table)} lies")
+        raise ConfigurationError(f"{folder!r} is not below {location}, where {name_of(table)} lies")
 
     io = _deleting_io(reload(table), delete_below, folder, dry_run, break_shares)
     chosen = DeletionScope(named=(folder or location,))

@@ -22,7 +22,7 @@ from typing import Final
 from pyiceberg.exceptions import TableAlreadyExistsError
 from pyiceberg.table import Table
 
-from tablecrypt.arguments import checked_arguments
+from tablecrypt.arguments import check_text, checked_arguments
 from tablecrypt.errors import ConfigurationError, PlaintextRefusedError, TamperedFileError
 from tablecrypt.files.deletion import DeletionScope
 from tablecrypt.files.encrypting_file_io import refuse_restricted
@@ -139,6 +139,8 @@ def relocate(
     source = reload(table)
     # A copy would hold every row and value, past what the server restricts.
     refuse_restricted(source.io, "relocate")
+    # Before anything is copied: metadata that says it could not be written, and comes last.
+    check_text("key_id", key_id)
     copying = _Copying(source, location.rstrip("/"), key_id, not current_only)
     if register_as is not None:
         check_new_name(table.catalog, register_as)

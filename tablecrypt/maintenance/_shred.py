@@ -24,7 +24,6 @@ import logging
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
-from operator import index
 from typing import ClassVar, Final
 from urllib.parse import urlsplit
 
@@ -33,7 +32,7 @@ from pyiceberg.table.refs import SnapshotRefType
 from pyiceberg.table.snapshots import Operation
 from pyiceberg.table.update import RemoveSnapshotRefUpdate, TableUpdate
 
-from tablecrypt.arguments import checked_arguments, described
+from tablecrypt.arguments import checked_arguments
 from tablecrypt.errors import ConfigurationError, MissingExtraError
 from tablecrypt.files.raw_output import TABLE_METADATA_SUFFIXES
 from tablecrypt.keys.key_ring import EncryptedKey
@@ -42,7 +41,7 @@ from tablecrypt.maintenance._key_rotation import plan_rotation
 from tablecrypt.maintenance._shred_find import Plan, Wanted, find, inspect_older, kek_ids
 from tablecrypt.maintenance._shred_scrub import DRY_RUN, Scrubbed, after_scrub, forget_in_log, holders, not_scrubbed, scrub
 from tablecrypt.maintenance._storage import object_versions
-from tablecrypt.maintenance._tables import metadata_folder, reload, require_encrypted
+from tablecrypt.maintenance._tables import metadata_folder, reload, require_encrypted, snapshot_ids
 from tablecrypt.maintenance.progress import Counted, OperationResult, ProgressListener, no_progress
 from tablecrypt.manifests.entries import CACHE
 from tablecrypt.printable import counted
@@ -190,7 +189,7 @@ def shred(
     tracked = Counted("shred: snapshots", "snapshots", progress)
     fresh = reload(table)
     # Fixed as ids now, so that a snapshot which others commit meanwhile is not among them.
-    wanted = Wanted.all_but_heads(fresh) if all_but_heads else Wanted(None if snapshots is None else _ids(snapshots))
+    wanted = Wanted.all_but_heads(fresh) if all_but_heads else Wanted(None if snapshots is None else snapshot_ids(snapshots))
     if not dry_run:
         # Refused before the commit: otherwise the keys would leave the metadata and stay in files that may not be touched.
         metadata_deleting_io(fresh, delete_below)
@@ -238,14 +237,6 @@ def _check_choice(name: str, snapshots: Sequence[int] | None, whole_table: str, 
 
 def _snapshots(ids: Collection[int]) -> str:
     return f"{'snapshot' if len(ids) == 1 else 'snapshots'} {', '.join(map(str, ids))}"
-
-
-def _ids(snapshots: Sequence[int]) -> frozenset[int]:
-    """Return snapshot ids as a set. The name of a tag is none, nor is an id in quotes: nothing would be shredded by it."""
-    try:
-        return frozenset(index(each) for each in snapshots)
-    except TypeError:
-        raise ConfigurationError(f"snapshots is {described(snapshots)}; it must be a list of snapshot ids, whole numbers") from None
 
 
 def _carry_out(

@@ -8,6 +8,7 @@ from __future__ import annotations
 import datetime as dt
 import re
 from collections.abc import Iterable, Sequence
+from operator import index
 from typing import Final
 
 from pyiceberg.catalog import Catalog
@@ -17,7 +18,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 from pyparsing import ParseBaseException
 
-from tablecrypt.arguments import check_name_parts, names_of
+from tablecrypt.arguments import check_name_parts, described, names_of
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.files.deletion import DeletionScope
 from tablecrypt.setting_kinds import nearest
@@ -100,6 +101,17 @@ def checked_moment(name: str, moment: dt.datetime) -> dt.datetime:
     if moment.tzinfo is None:
         raise ConfigurationError(f"{name} has no time zone")
     return moment
+
+
+def snapshot_ids(snapshots: Sequence[int]) -> frozenset[int]:
+    """Return snapshot ids as a set. The name of a tag is none, nor is an id in quotes: nothing would go by it, without an error."""
+    try:
+        # Bytes are numbers to Python.
+        if isinstance(snapshots, (bytes, bytearray, memoryview)):
+            raise TypeError
+        return frozenset(index(each) for each in snapshots)
+    except TypeError:
+        raise ConfigurationError(f"snapshots is {described(snapshots)}; it must be a list of snapshot ids, whole numbers") from None
 
 
 def moment_of(milliseconds: int) -> dt.datetime:

@@ -256,7 +256,7 @@ class Compaction:
         check_sort_columns(current.metadata, names_in(sort_by))
         unknown = [name for name in names_in(sort_by) if name not in {column.name for column in current.schema().fields}]
         if unknown:
-            raise ConfigurationError(f"sort_by names {', '.join(unknown)}, which {name_of(table)} does not have as columns")
+            raise ConfigurationError(f"sort_by names {', '.join(map(repr, unknown))}, which {name_of(table)} does not have as columns")
 
         check_branch(current, branch)
         condition = None if where is None else checked_condition(current, where)

@@ -52,7 +52,7 @@ from tablecrypt.arguments import checked_arguments
 from tablecrypt.errors import ConfigurationError, FormatError
 from tablecrypt.files.encrypting_file_io import refuse_restricted
 from tablecrypt.maintenance._storage import canonical
-from tablecrypt.maintenance._tables import checked_moment, reload, require_encrypted
+from tablecrypt.maintenance._tables import checked_moment, reload, require_encrypted, snapshot_ids
 from tablecrypt.maintenance.progress import OperationResult
 from tablecrypt.maintenance.reachable import FileKind, Reachable, reachable_files
 from tablecrypt.table._pyiceberg.statistics import statistics_locations
@@ -155,6 +155,7 @@ def expire_snapshots(
             `remove_orphan_files` finds the files when it can.
     """
     require_encrypted(table)
+    named = snapshot_ids(snapshots)
     for attempt in range(_ATTEMPTS):
         # Planned anew at each attempt: what others have committed meanwhile may need what the plan before would expire.
         current = reload(table)
@@ -162,7 +163,7 @@ def expire_snapshots(
         if not dry_run:
             # For what it refuses, before anything is changed.
             deleting_io(current, delete_below, break_shares=break_shares)
-        plan = _plan(current.metadata, _Limits.of(current.metadata, older_than, retain_last), frozenset(snapshots))
+        plan = _plan(current.metadata, _Limits.of(current.metadata, older_than, retain_last), named)
         result = ExpiredSnapshots(name_of(table), dry_run, tuple(sorted(plan.snapshots)), tuple(sorted(plan.refs)))
         if dry_run or not (plan.snapshots or plan.refs or clean_metadata):
             return result

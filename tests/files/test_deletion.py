@@ -253,7 +253,7 @@ def test_a_metadata_file_says_where_its_table_lies_by_its_own_folder_alone(metad
 def test_an_empty_name_is_not_the_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A variable that is not set makes one, and so may metadata."""
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(ConfigurationError, match="'' is empty"):
+    with pytest.raises(ConfigurationError, match="names a folder that is blank"):
         NOTHING.and_below("")
     assert DeletionScope(("",)).reason_against(f"{tmp_path}/x.parquet") is not None
 

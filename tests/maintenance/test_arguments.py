@@ -14,6 +14,7 @@ from pyiceberg.table import Table
 
 from tablecrypt import maintenance as m
 from tablecrypt.errors import ConfigurationError
+from tablecrypt.maintenance.expiry import expire_snapshots
 from tests.support.aws import AwsServer
 from tests.support.tables import encrypted_sql_catalog, files_below, folder_of, table_with_history
 
@@ -104,3 +105,51 @@ def test_a_name_that_no_copy_can_get_is_refused_before_a_file_is_copied(table: T
     with pytest.raises(ConfigurationError, match="copy"):
         m.relocate(table, f"file://{tmp_path}/copy", register_as=name)
     assert not (tmp_path / "copy").exists()
+
+
+@pytest.mark.parametrize("snapshots", [["first"], [1.5], "first", 71, b"x", None])
+def test_what_is_no_snapshot_id_does_not_expire(table: Table, snapshots: Any) -> None:
+    with pytest.raises(ConfigurationError, match="snapshot id"):
+        expire_snapshots(table, snapshots=snapshots)
+
+
+def test_bytes_are_no_snapshot_ids(table: Table) -> None:
+    with pytest.raises(ConfigurationError, match="snapshot id"):
+        m.shred(table, b"x")
+
+
+@pytest.mark.parametrize("folder", ["", " ", "\n", ["\t"], "\ud800"])
+def test_a_folder_that_is_blank_or_no_text_is_none_of_the_tables(table: Table, folder: Any) -> None:
+    operations: dict[str, Callable[[], object]] = {
+        "erase": lambda: m.erase(table, "id = 1", delete_below=folder),
+        "expire_snapshots": lambda: expire_snapshots(table, delete_below=folder),
+        "remove_orphan_files": lambda: m.remove_orphan_files(table, delete_below=folder),
+        "shred": lambda: m.shred(table, all_but_heads=True, delete_below=folder),
+    }
+    for operation in operations.values():
+        with pytest.raises(ConfigurationError, match="delete_below"):
+            operation()
+
+
+@pytest.mark.parametrize("path", ["", " ", "\n", "\0", "\ud800", "/", "."])
+def test_a_state_file_is_a_file_that_can_be(table: Table, path: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"resume_from|is a folder"):
+        m.verify(table, resume_from=path)
+
+
+def test_a_key_id_that_metadata_cannot_hold_is_refused_before_anything_is_copied(table: Table, tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="key_id holds half of a surrogate pair"):
+        m.relocate(table, str(tmp_path / "copy"), key_id="\ud800")
+    assert not (tmp_path / "copy").exists()
+
+
+def test_a_line_break_in_a_name_makes_no_second_line_of_an_error(table: Table, tmp_path: Path) -> None:
+    operations: dict[str, Callable[[], object]] = {
+        "compact": lambda: m.compact(table, sort_by="a\nb"),
+        "remove_orphan_files": lambda: m.remove_orphan_files(table, folder="a\nb"),
+        "share": lambda: m.share(table, "alias/partner", str(tmp_path / "share"), without_columns="a\nb"),
+    }
+    for name, operation in operations.items():
+        with pytest.raises(ConfigurationError) as refused:
+            operation()
+        assert "\n" not in str(refused.value), name

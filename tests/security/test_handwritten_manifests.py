@@ -92,7 +92,7 @@ def test_verify_and_audit_name_a_file_that_is_named_in_two_ways(catalog: Catalog
     ids=["deletes", "key"],
 )
 def test_a_file_of_two_names_is_not_encrypted_again_as_one_of_them(both: Clients, fields: dict[str, Any], what: str) -> None:
-    """As deletes its bytes would be copied as they are, with the values of a column that was declared since."""
+    """As deletes it would be passed over, with the values of a column that was declared since under the table's key."""
     people = protected_table(both.payroll, appends=[persons(1, 2)], **{"encryption.column-keys": ""})
     declare(people, "pii: ssn")
     [file] = data_files(people.refresh())

@@ -47,7 +47,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from pyiceberg.manifest import FileFormat
 from pyiceberg.table import Table
 
-from tablecrypt.arguments import checked_arguments
+from tablecrypt.arguments import checked_arguments, file_path
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import ConfigurationError, TamperedFileError
 from tablecrypt.maintenance._storage import StoredFile, canonical, stored_files
@@ -177,8 +177,9 @@ def verify(
         OSError: the store failed. With `resume_from`, the next run continues from there.
     """
     table = require_encrypted(table, "there is nothing to authenticate")
+    state_path = None if resume_from is None else file_path("resume_from", str(resume_from))
     found = reachable_files(table.metadata, table.io)
-    state = None if resume_from is None else VerifyState(Path(resume_from), str(table.metadata.table_uuid))
+    state = None if state_path is None else VerifyState(state_path, str(table.metadata.table_uuid))
     run = _Run(table, found, not quick, state, progress)
     if state is not None:
         # Before any file is read: one that changes meanwhile has another time afterwards, so the noted line does not count.
@@ -339,6 +340,8 @@ class VerifyState:
             raise ConfigurationError(f"{path} is a folder: name a file")
         if not path.absolute().parent.is_dir():
             raise ConfigurationError(f"{path}: there is no folder {path.parent}")
+        if path.is_dir():
+            raise ConfigurationError(f"{path} is a folder: name a file in it")
 
         if path.exists():
             self._read()

@@ -130,8 +130,8 @@ class RewriteChoice:
     def __post_init__(self) -> None:
         if self.without and not self.is_allowed:
             raise ConfigurationError(
-                f"{', '.join(self.without)}: a file's key opens all of its columns, so that a column is left out only of files that are "
-                "written again: set rewrite as well (--rewrite)"
+                f"{', '.join(map(repr, self.without))}: a file's key opens all of its columns, so that a column is left out only of files "
+                "that are written again: set rewrite as well (--rewrite)"
             )
 
 
