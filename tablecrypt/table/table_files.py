@@ -18,7 +18,7 @@ from __future__ import annotations
 import logging
 import secrets
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Final, Protocol, runtime_checkable
@@ -128,6 +128,14 @@ class OpensColumnKeys(Protocol):
         """
 
 
+@runtime_checkable
+class KnowsOtherNames(Protocol):
+    """A catalog that can tell whether it has a table under several names."""
+
+    def other_names(self, table: Table) -> Sequence[str]:
+        """Return the other names of a table."""
+
+
 def check_garbage_is_collected(table: Table, otherwise: str = "") -> None:
     """Refuse to delete files of a table, encrypted or not, that other tables may need. Every operation that deletes some asks here first.
 
@@ -138,7 +146,8 @@ def check_garbage_is_collected(table: Table, otherwise: str = "") -> None:
         otherwise: what the caller may do in place of deleting.
 
     Raises:
-        ConfigurationError: gc.enabled is false, or no boolean: a misspelt word may mean either.
+        ConfigurationError: gc.enabled is false, or no boolean: a misspelt word may mean either. Or the catalog has the table under another
+            name too.
     """
     properties = table.metadata.properties
     if not GC_ENABLED.is_true(properties):
@@ -146,6 +155,14 @@ def check_garbage_is_collected(table: Table, otherwise: str = "") -> None:
         raise ConfigurationError(
             f"{name_of(table)}: GC is disabled ({GC_ENABLED.name}={GC_ENABLED.read(properties)!r}): deleting files may corrupt "
             f"other tables, so none of its files is deleted or overwritten. {advice}"
+        )
+
+    # What is committed under one name is not known under another one, which would take its files for those that nothing needs.
+    others = table.catalog.other_names(table) if isinstance(table.catalog, KnowsOtherNames) else ()
+    if others:
+        raise ConfigurationError(
+            f"{name_of(table)}: the catalog has this table as {', '.join(others)} too, which needs the same files, so none of them is "
+            "deleted or overwritten: drop the names that are not to stay, without purging, and do it under the one that is left"
         )
 
 
