@@ -46,6 +46,7 @@ from tablecrypt_catalog.pins.sql import (
     drop_pins_table,
     find_name,
     find_pin,
+    other_entries,
     pin_of_row,
     rename_pin,
     write_pin,
@@ -347,6 +348,13 @@ class EncryptedSqlCatalog(EncryptionMixin, SqlCatalogAdapter):
             return None
         with Session(self.engine) as session:
             return find_name(session, self.name, self.names(identifier), seen.table_uuid)
+
+    def other_names(self, table: Table) -> list[str]:
+        """Return the other names under which the database has a table: one of another catalog in it begins with that catalog."""
+        with Session(self.engine) as session:
+            uuid, location = str(table.metadata.table_uuid), table.metadata_location
+            found = other_entries(session, self.name, self.names(table.name()), uuid, location)
+        return [".".join(names if catalog == self.name else (catalog, *names)) for catalog, *names in found]
 
     def _adopt(self, identifier: str | Identifier, before: TableVersion | None, pin: TableVersion | None) -> None:
         """Pin what was loaded: a table without a pin, or one that another client of the database has committed to."""

@@ -37,11 +37,10 @@ from tablecrypt.errors import AuthenticationError, ConfigurationError
 from tablecrypt.kms.client import KeyManagementClient
 from tablecrypt.kms.factory import shared_kms
 from tablecrypt.kms.resilient import unwrap_key, wrap_unchecked
+from tablecrypt.table.table_files import HALF_LENGTH, RunNames
 
 JOB_ID_LENGTH: Final = 16
 JOB_KEY_LENGTH: Final = 32
-_UUID_HALF: Final = 8
-_UUID_HALF_TEXT: Final = len("00000000-0000-0000")
 _MAX_TASK_NUMBER: Final = 2**64 - 1
 
 
@@ -69,11 +68,12 @@ class JobKey:
 
     def new_uuid(self) -> uuid.UUID:
         """Return a fresh UUID for the names of new files, whose first half is the job's."""
-        return uuid.UUID(bytes=self._job_id[:_UUID_HALF] + self._random(_UUID_HALF))
+        return self.names.new_uuid(self._random)
 
-    def has_made(self, file_name: str) -> bool:
-        """Whether there is a UUID of this job in the name of a file: in none from before the job is one."""
-        return str(uuid.UUID(bytes=self._job_id))[:_UUID_HALF_TEXT] in file_name
+    @property
+    def names(self) -> RunNames:
+        """What the names of the job's files have in common."""
+        return RunNames(self._job_id[:HALF_LENGTH])
 
     def encrypt(self, role: Role, number: int, plaintext: bytes) -> bytes:
         """Return the message encrypted for one role and task number (0 for SHARED). ConfigurationError for an impossible number."""

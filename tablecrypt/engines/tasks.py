@@ -12,8 +12,8 @@ Where the files lie is still decided by the table's own location provider, which
 metadata names `AttemptLocations` in `write.py-location-provider.impl`; the table itself never does. A failed attempt tries to delete its
 files; what remains is ciphertext that no manifest names.
 
-The driver commits, and deletes after an error, only files with such a name, each once. A worker that was taken over could otherwise name
-files of the table.
+The driver commits, and deletes after an error, only files with such a name, each once and in the table's folders. A worker that was taken
+over could otherwise name files of the table, or have it hold some that lie elsewhere.
 
 Raises KmsError where this process may not unwrap the job key, AuthenticationError for a message of another job or task.
 """
@@ -42,7 +42,7 @@ from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.table.file_entries import FileEntryCodec
 from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.planning import EncryptedFileScanTask
-from tablecrypt.table.table_files import DataKeySource, FreshKeys, delete_written, deleting_on_error
+from tablecrypt.table.table_files import DataKeySource, FreshKeys, ReportedFiles, delete_written, deleting_on_error, folders_written
 from tablecrypt.table.write import write_data_files
 
 _IMPL: Final = TableProperties.WRITE_PY_LOCATION_PROVIDER_IMPL
@@ -144,7 +144,7 @@ def decrypted_results(job_key: JobKey, codec: FileEntryCodec, results: Iterable[
 
     Raises:
         AuthenticationError: a result was changed or belongs to another task, a task sent two results, or names a file that the job did not
-            write, or a file twice.
+            write, a file twice, or a file outside of the table's folders.
         FormatError: a result does not hold what it should.
     """
     results = list(results)
@@ -152,14 +152,9 @@ def decrypted_results(job_key: JobKey, codec: FileEntryCodec, results: Iterable[
     if len({number for number, _ in results}) != len(results):
         raise AuthenticationError("a task of the job sent two results: its rows would be committed twice")
     decoded = {number: _decoded_result(codec, job_key.decrypt(Role.RESULT, number, message)) for number, message in results}
-    seen: set[str] = set()
+    reported = ReportedFiles(job_key.names, folders_written(codec.table_metadata))
     for number, file in ((number, file) for number, result in decoded.items() for file in result.files):
-        # By its name, since a location can be spelled in several ways.
-        name = file.file_path.rpartition("/")[2]
-        # A file from before would be committed once more, or deleted where the commit fails.
-        if name in seen or not job_key.has_made(name):
-            raise AuthenticationError(f"{file.file_path}: task {number} reports a file that it did not write, or a file twice")
-        seen.add(name)
+        reported.check(file.file_path, f"task {number}")
 
     return list(decoded.values())
 

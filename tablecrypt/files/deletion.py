@@ -153,6 +153,11 @@ class DeletionScope:
             return False
         return any(parsed == root or parsed.below(root) is not None for root in self._roots())
 
+    @property
+    def has_folders(self) -> bool:
+        """Whether a file can lie in it at all."""
+        return bool(self._roots())
+
     def reason_against(self, location: str) -> str | None:
         """Return why a file may not be deleted; None where it may."""
         # Without a trusted folder nothing is deleted: metadata that is seen for the first time may name any place.

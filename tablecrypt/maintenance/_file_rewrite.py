@@ -52,6 +52,7 @@ from tablecrypt._bytes import ByteReader, frame
 from tablecrypt._parsed_json import ParsedJson
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import FormatError, KmsUnavailableError, TablecryptError
+from tablecrypt.files.deletion import DeletionScope
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO, WrappedFileKey, read_wrapped, write_wrapped
 from tablecrypt.files.raw_output import JOURNAL_ENTRIES, JOURNAL_FOLDER, JOURNAL_KEYS, RawContent, operation_of_journal
 from tablecrypt.keys.key_ring import EncryptedKey
@@ -65,7 +66,7 @@ from tablecrypt.parquet.writing import encrypt, reencrypt
 from tablecrypt.table.file_entries import FileEntryCodec
 from tablecrypt.table.snapshots import EncryptedProducer
 from tablecrypt.table.table import EncryptedTable
-from tablecrypt.table.table_files import FreshKeys, TableFileIO, deleting_on_error
+from tablecrypt.table.table_files import FreshKeys, ReportedFiles, RunNames, TableFileIO, deleting_on_error
 
 logger = logging.getLogger(__name__)
 
@@ -191,6 +192,8 @@ class FileRewrite:
         operation: names it for the listener.
         runner: writes the files.
         progress: listener for reports of how many bytes of old files are done.
+        folders: where new files go; None: anywhere.
+        names: of the new files. Workers get it with their work.
         done: for each old location the file that takes its place; at first what an earlier run had done, filled as the journal is.
     """
 
@@ -199,6 +202,8 @@ class FileRewrite:
     operation: str
     runner: Runner
     progress: ProgressListener
+    folders: DeletionScope | None
+    names: RunNames = field(default_factory=RunNames)
     done: dict[str, EncryptedDataFile] = field(default_factory=dict)
 
     def write(
@@ -217,6 +222,9 @@ class FileRewrite:
             work_of: the function's work on one old file, with that file's length.
             entry_of: the new file, from the old one and what came of the work.
             phase: follows the operation's name, where it writes files of several kinds.
+
+        Raises:
+            AuthenticationError: a worker reports a file that it did not write, one twice, or one in another place.
         """
         if not files:
             return
@@ -225,9 +233,14 @@ class FileRewrite:
         remaining = [file for location, file in files.items() if location not in self.done]
         works = [work_of(file) for file in remaining]
 
+        reported = ReportedFiles(self.names, self.folders)
+
         with self.journal.keeping(self.done) as keep:
             for index, each in run_counted(self.runner, self.table, function, works, f"{self.operation}{phase}", self.progress, size_done):
-                keep(remaining[index].file_path, entry_of(remaining[index], each))
+                old, new = remaining[index], entry_of(remaining[index], each)
+                # Noted in the journal, it would be committed by this run or the next.
+                reported.check(new.file_path, f"the worker that writes {old.file_path} again")
+                keep(old.file_path, new)
 
 
 @dataclass(frozen=True)
@@ -239,6 +252,7 @@ class NewFileWork:
         file_format: "PARQUET" or "AVRO".
         folder, suffix: of the new file, and how its name ends.
         data_key_length: how many bytes the new DEK has.
+        names: of the run's new files.
     """
 
     location: str
@@ -246,15 +260,16 @@ class NewFileWork:
     folder: str
     suffix: str
     data_key_length: int
+    names: RunNames
 
     @classmethod
-    def of(cls, file: DataFile, folder: str, data_key_length: int) -> NewFileWork:
+    def of(cls, file: DataFile, folder: str, data_key_length: int, names: RunNames) -> NewFileWork:
         """Return the work on one file, whose new name ends as its format's do."""
-        return cls(file.file_path, file.file_format.value, folder, f".{file.file_format.value.lower()}", data_key_length)
+        return cls(file.file_path, file.file_format.value, folder, f".{file.file_format.value.lower()}", data_key_length, names)
 
     def new_location(self) -> str:
         """Return where a new file goes that no other has the name of: a cluster may run the work twice."""
-        return f"{self.folder}/{uuid.uuid4()}{self.suffix}"
+        return f"{self.folder}/{self.names.new_uuid()}{self.suffix}"
 
 
 def write_again(io: EncryptingFileIO, work: NewFileWork, old: StandardKeyMetadata | None) -> FileDone[str]:

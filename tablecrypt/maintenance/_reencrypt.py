@@ -55,7 +55,7 @@ from tablecrypt.table.protection.writing import WrittenUnder
 from tablecrypt.table.replace_files import EncryptedFileSwap
 from tablecrypt.table.shares import live_shares
 from tablecrypt.table.table import EncryptedTable, check_branch
-from tablecrypt.table.table_files import name_of
+from tablecrypt.table.table_files import RunNames, folders_written, name_of
 
 _FORMATS: Final = (FileFormat.PARQUET.value, FileFormat.AVRO.value)
 
@@ -227,11 +227,12 @@ class _Reencryption:
         key_length = self.data_key_length or io.manager.data_key_length
         journal = Journal(io, metadata, metadata.encryption_keys, metadata.head_key_id(self.branch), OPERATION)
         earlier = _earlier(journal, plan, key_length, files)
-        rewrite = FileRewrite(self.table, journal, OPERATION, self.runner, self.progress, dict(earlier.swaps))
+        written = folders_written(metadata)
+        rewrite = FileRewrite(self.table, journal, OPERATION, self.runner, self.progress, written, done=dict(earlier.swaps))
         folder = self.table.location_provider().new_data_location("any").rpartition("/")[0]
 
         def work_of(file: DataFile) -> FileWork[ReencryptWork]:
-            return files.work(reencrypt_work(file, key_length, io.own_folders, folder))
+            return files.work(reencrypt_work(file, key_length, io.own_folders, folder, rewrite.names))
 
         rewrite.write(plan.files, reencrypt_file, work_of, files.entry)
         swaps = rewrite.done
@@ -343,7 +344,9 @@ def _age_filter(metadata: EncryptedTableMetadata, older_than: dt.datetime | None
     return lambda entries: entries.numbers[Column.FILE_SEQUENCE_NUMBER] < first_young
 
 
-def reencrypt_work(file: DataFile, data_key_length: int, own_folders: DeletionScope, data_folder: str) -> FileWork[NewFileWork]:
+def reencrypt_work(
+    file: DataFile, data_key_length: int, own_folders: DeletionScope, data_folder: str, names: RunNames
+) -> FileWork[NewFileWork]:
     """Return the work of re-encrypting one file of a table, without its protected columns.
 
     Args:
@@ -351,10 +354,11 @@ def reencrypt_work(file: DataFile, data_key_length: int, own_folders: DeletionSc
         data_key_length: how many bytes the new DEK has.
         own_folders: of the table. Beside a file that lies elsewhere nothing is written: that place is somebody else's.
         data_folder: where the new file goes then.
+        names: of the run's new files.
     """
     is_own = own_folders.reason_against(file.file_path) is None
     folder = file.file_path.rpartition("/")[0] if is_own else data_folder
-    work = NewFileWork.of(file, folder, data_key_length)
+    work = NewFileWork.of(file, folder, data_key_length, names)
     if file.file_path.endswith(BLANKED):
         # Rows that were blanked are blanked in the new file too.
         work = replace(work, suffix=BLANKED)

@@ -49,7 +49,7 @@ from tablecrypt.printable import bytes_shown, counted, shown
 from tablecrypt.table.protection.declaring import copied_declarations
 from tablecrypt.table.shares import readably_named
 from tablecrypt.table.table import EncryptedTable
-from tablecrypt.table.table_files import TableFileIO, name_of
+from tablecrypt.table.table_files import ReportedFiles, RunNames, TableFileIO, name_of
 
 _COPIED: Final = (FileKind.DATA, FileKind.EQUALITY_DELETES)
 _REWRITTEN: Final = (FileKind.POSITION_DELETES, FileKind.DELETION_VECTOR)
@@ -236,9 +236,11 @@ class _Copying:
         """Rewrite the delete files that name data files; return them by old location."""
         old = [file for file in files if file.kind in _REWRITTEN]
         length = self.target.manager.data_key_length
+        names = RunNames()
+        reported = ReportedFiles(names, self.target.own_folders)
         works = [
             FileWork(
-                RewriteWork(file.location, file.file_format, self.paths, length),
+                RewriteWork(file.location, file.file_format, self.paths, length, names),
                 keys=() if file.key is None else (file.key,),
                 size=_length(file),
             )
@@ -246,6 +248,7 @@ class _Copying:
         ]
         new: dict[str, NewDeletes] = {}
         for index, written in run_counted(runner, self.table, rewrite_deletes, works, "relocate: delete files", progress):
+            reported.check(written.result.location, f"the worker that rewrites {old[index].location}")
             new[old[index].location] = NewDeletes(written.result, written.keys[0])
         return new
 

@@ -21,7 +21,6 @@ from __future__ import annotations
 import hashlib
 import re
 import secrets
-import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
@@ -40,6 +39,7 @@ from tablecrypt.maintenance.runner import FileDone
 from tablecrypt.parquet.uniform import ReadRequest, UniformParquetFile, UniformParquetWriter
 from tablecrypt.table.deletes import position_delete_columns
 from tablecrypt.table.deletion_vectors import with_other_paths
+from tablecrypt.table.table_files import RunNames
 
 _LOCATION: Final = re.compile(r"(?:(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*):)?/*(?P<rest>.*)", re.DOTALL)
 _HOST: Final = re.compile("[A-Za-z]+:(?://)?[^/]")
@@ -138,12 +138,14 @@ class RewriteWork:
     Attributes:
         file_format: PUFFIN, PARQUET or AVRO.
         data_key_length: bytes of its new DEK.
+        names: of the run's new files.
     """
 
     source: str
     file_format: str
     paths: PathMap
     data_key_length: int
+    names: RunNames
 
 
 @dataclass(frozen=True)
@@ -180,7 +182,7 @@ def copy_file(io: EncryptingFileIO, work: CopyWork, keys: tuple[StandardKeyMetad
 def rewrite_deletes(io: EncryptingFileIO, work: RewriteWork, keys: tuple[StandardKeyMetadata, ...]) -> FileDone[RewrittenCopy]:
     """Rewrite a delete file under a fresh DEK; the key metadata knows its length."""
     folder, _, name = work.paths(work.source).rpartition("/")
-    target = f"{folder}/{uuid.uuid4()}-{name}"
+    target = f"{folder}/{work.names.new_uuid()}-{name}"
     key = StandardKeyMetadata.generate(work.data_key_length, secrets.token_bytes)
     if work.file_format == FileFormat.PUFFIN.value:
         return _rewrite_vectors(io, work, keys[0], target, key)

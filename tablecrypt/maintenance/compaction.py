@@ -18,7 +18,6 @@ What rewrites groups hands their new files to `add`, and calls `finish` at the e
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -67,7 +66,7 @@ from tablecrypt.table.protection.writing import WrittenUnder
 from tablecrypt.table.reader import ReadOptions, TaskReader, prefetched
 from tablecrypt.table.replace_files import EncryptedRewrite, RewrittenFiles
 from tablecrypt.table.table import EncryptedTable, check_branch
-from tablecrypt.table.table_files import FreshKeys, TableFileIO, delete_written, name_of
+from tablecrypt.table.table_files import FreshKeys, ReportedFiles, RunNames, TableFileIO, delete_written, folders_written, name_of
 from tablecrypt.table.write import write_data_files
 
 OPERATION: Final = "compact"
@@ -276,14 +275,20 @@ class Compaction:
         metadata = self.table.metadata
         codec = FileEntryCodec(metadata)
         key_length = self.data_key_length or self._io.manager.data_key_length
-        facts = RewriteFacts(metadata.without_history().model_dump_json(), key_length, self.sort_by)
+        names = RunNames()
+        reported = ReportedFiles(names, folders_written(metadata))
+        facts = RewriteFacts(metadata.without_history().model_dump_json(), key_length, names, self.sort_by)
         works = [group_work(codec, group) for group in self.groups]
         done, total = 0, sum(len(group.tasks) for group in self.groups)
 
         try:
             for index, written in runner.run(self.table, partial(rewrite_group, facts), works):
-                self.add([self.groups[index]], new_files(codec, written))
-                done += len(self.groups[index].tasks)
+                group, files = self.groups[index], new_files(codec, written)
+                # Before they are added: what is added is committed, or deleted after an error.
+                for file in files:
+                    reported.check(file.file_path, f"the worker of the group of {group.tasks[0].file.file_path}")
+                self.add([group], files)
+                done += len(group.tasks)
                 progress(Progress(OPERATION, done, total, "files"))
         except BaseException:
             self.abandon()
@@ -414,11 +419,13 @@ class RewriteFacts:
     Attributes:
         metadata_json: the table's, without history.
         data_key_length: bytes of the new DEKs.
+        names: of the new files.
         sort_by: what to order the rows of each group by.
     """
 
     metadata_json: str
     data_key_length: int
+    names: RunNames
     sort_by: tuple[SortKey, ...] = ()
 
 
@@ -454,7 +461,7 @@ def rewrite_group(facts: RewriteFacts, io: EncryptingFileIO, work: GroupWork, ke
     tasks = _with_keys(codec.decode_tasks(work.entries), keys)
     rows = _sorted(_rows(metadata, io, tasks), facts.sort_by)
     rolling = with_target_file_size(metadata, work.roll_size)
-    files = write_data_files(rolling, rows, io, FreshKeys(facts.data_key_length), uuid.uuid4())
+    files = write_data_files(rolling, rows, io, FreshKeys(facts.data_key_length), facts.names.new_uuid())
 
     try:
         check_rows([work.live_rows], files, tasks[0].file.file_path)

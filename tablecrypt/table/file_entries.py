@@ -44,9 +44,10 @@ from tablecrypt.table.planning import EncryptedFileScanTask, FilePart
 
 
 class FileEntryCodec:
-    """Encodes and decodes files of one table."""
+    """Encodes and decodes files of one table, of which this is the metadata."""
 
     def __init__(self, table_metadata: TableMetadata) -> None:
+        self.table_metadata = table_metadata
         self._schema = table_metadata.schema()
         self._specs = table_metadata.specs()
         self._writers: dict[int, Writer] = {}

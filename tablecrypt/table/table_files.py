@@ -1,7 +1,14 @@
-"""The files of one encrypted table: the FileIO that reaches them, and what a write that failed leaves of them.
+"""The files of one encrypted table: the FileIO that reaches them, what a write that failed leaves of them, and new ones of workers.
 
 PyIceberg hands a table's FileIO to everything that reads or writes for the table, so the encryption manager travels with it. A pickled
 copy, for a worker process, holds the KMS client's configuration and no key.
+
+A worker of an engine or of maintenance decides where in the table its file goes, as only it knows the rows. The driver commits what it
+reports, or deletes it after an error. So the names of all files of a run have something in common that no file from before has:
+
+    uuid in a name = half of the run (8 random bytes, chosen by the driver) | 8 random bytes, fresh for each attempt of a worker
+
+With such a name, each once, and in the folders that the run writes to, a file that a worker reports is at most a new one.
 
 Iceberg table spec, "Manifests" (data_file) and "Encryption".
 """
@@ -10,18 +17,19 @@ from __future__ import annotations
 
 import logging
 import secrets
-from collections.abc import Iterable, Iterator, Mapping
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final, Protocol, runtime_checkable
 
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import DataFile
-from pyiceberg.table import Table
+from pyiceberg.table import Table, TableProperties
 from pyiceberg.table.metadata import TableMetadata
 
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
-from tablecrypt.errors import ConfigurationError
+from tablecrypt.errors import AuthenticationError, ConfigurationError
 from tablecrypt.files.deletion import NOTHING, DeletionScope
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO, EncryptingOutputFile, ReadRestrictions
 from tablecrypt.iceberg_properties import GC_ENABLED
@@ -33,6 +41,8 @@ from tablecrypt.manifests.records import EncryptedDataFile
 from tablecrypt.table.foreign_engines import PropertiesForOthers
 
 WRITE_PATHS: Final = ("write.data.path", "write.metadata.path", "write.object-storage.path", "write.folder-storage.path")
+HALF_LENGTH: Final = 8
+_HALF_TEXT: Final = len("00000000-0000-0000")
 
 logger = logging.getLogger(__name__)
 
@@ -118,6 +128,14 @@ class OpensColumnKeys(Protocol):
         """
 
 
+@runtime_checkable
+class KnowsOtherNames(Protocol):
+    """A catalog that can tell whether it has a table under several names."""
+
+    def other_names(self, table: Table) -> Sequence[str]:
+        """Return the other names of a table."""
+
+
 def check_garbage_is_collected(table: Table, otherwise: str = "") -> None:
     """Refuse to delete files of a table, encrypted or not, that other tables may need. Every operation that deletes some asks here first.
 
@@ -128,7 +146,8 @@ def check_garbage_is_collected(table: Table, otherwise: str = "") -> None:
         otherwise: what the caller may do in place of deleting.
 
     Raises:
-        ConfigurationError: gc.enabled is false, or no boolean: a misspelt word may mean either.
+        ConfigurationError: gc.enabled is false, or no boolean: a misspelt word may mean either. Or the catalog has the table under another
+            name too.
     """
     properties = table.metadata.properties
     if not GC_ENABLED.is_true(properties):
@@ -136,6 +155,14 @@ def check_garbage_is_collected(table: Table, otherwise: str = "") -> None:
         raise ConfigurationError(
             f"{name_of(table)}: GC is disabled ({GC_ENABLED.name}={GC_ENABLED.read(properties)!r}): deleting files may corrupt "
             f"other tables, so none of its files is deleted or overwritten. {advice}"
+        )
+
+    # What is committed under one name is not known under another one, which would take its files for those that nothing needs.
+    others = table.catalog.other_names(table) if isinstance(table.catalog, KnowsOtherNames) else ()
+    if others:
+        raise ConfigurationError(
+            f"{name_of(table)}: the catalog has this table as {', '.join(others)} too, which needs the same files, so none of them is "
+            "deleted or overwritten: drop the names that are not to stay, without purging, and do it under the one that is left"
         )
 
 
@@ -183,6 +210,73 @@ def deleting_on_error(io: EncryptingFileIO, locations: Iterable[str]) -> Iterato
     except BaseException:
         delete_written(io, locations)
         raise
+
+
+def _random_half() -> bytes:
+    return secrets.token_bytes(HALF_LENGTH)
+
+
+@dataclass(frozen=True)
+class RunNames:
+    """What the names of a run's files have in common. No secret: workers get it with their work."""
+
+    half: bytes = field(default_factory=_random_half)
+
+    def new_uuid(self, random: Callable[[int], bytes] = secrets.token_bytes) -> uuid.UUID:
+        """Return a fresh UUID for the names of new files, whose first half is the run's."""
+        return uuid.UUID(bytes=self.half + random(HALF_LENGTH))
+
+    def has_made(self, file_name: str) -> bool:
+        """Whether there is a UUID of this run in the name of a file: in none from before the run is one."""
+        return str(uuid.UUID(bytes=self.half + bytes(HALF_LENGTH)))[:_HALF_TEXT] in file_name
+
+
+def folders_written(metadata: TableMetadata, *more: str) -> DeletionScope | None:
+    """Return the folders that a table's new files go to; None where nothing but its location provider says.
+
+    Args:
+        metadata: the table's.
+        more: folders that the caller writes to besides.
+    """
+    # A class of the client's own configuration puts files where it likes.
+    if TableProperties.WRITE_PY_LOCATION_PROVIDER_IMPL in metadata.properties:
+        return None
+    return DeletionScope((*folders_of(metadata).folders, *more))
+
+
+class ReportedFiles:
+    """The files that the workers of one run report, each checked as it comes.
+
+    Args:
+        names: of the run.
+        folders: where its files go; None: anywhere.
+    """
+
+    def __init__(self, names: RunNames, folders: DeletionScope | None) -> None:
+        self._names = names
+        # A table whose location is a whole bucket has no folder that can be told from others.
+        self._folders = folders if folders is not None and folders.has_folders else None
+        self._seen: set[str] = set()
+
+    def check(self, location: str, worker: str) -> None:
+        """Take in a file.
+
+        Args:
+            location: of the file, as the worker says it.
+            worker: names the worker's task in the error.
+
+        Raises:
+            AuthenticationError: no worker of the run wrote it there, or it came before.
+        """
+        # By its name, since a location can be spelled in several ways.
+        name = location.rpartition("/")[2]
+        # A file from before would be committed once more, or deleted where the commit fails.
+        if name in self._seen or not self._names.has_made(name):
+            raise AuthenticationError(f"{location}: {worker} reports a file that it did not write, or a file twice")
+        # Outside it is in the hands of others, and no operation of the table deletes it.
+        if self._folders is not None and (reason := self._folders.reason_against(location)) is not None:
+            raise AuthenticationError(f"{location}: {worker} reports a file where none of the table's is written: it {reason}")
+        self._seen.add(name)
 
 
 @dataclass(frozen=True)

@@ -81,6 +81,36 @@ FORGED: Final[dict[str, Forge]] = {
 }
 
 
+ELSEWHERE: Final[dict[str, Forge]] = {
+    "outside of every table": lambda files, others: [at(files[0], f"file:///elsewhere/{named(files[0])}")],
+    "in another table": lambda files, others: [at(files[0], f"{others.other.file_path.rpartition('/')[0]}/{named(files[0])}")],
+    "above the table": lambda files, others: [at(files[0], f"{others.own.file_path.rpartition('/')[0]}/../../{named(files[0])}")],
+}
+
+
+def named(file: DataFile) -> str:
+    return file.file_path.rpartition("/")[2]
+
+
+@pytest.mark.parametrize("forge", ELSEWHERE.values(), ids=ELSEWHERE)
+def test_a_result_that_names_a_file_of_its_job_in_another_place_than_the_table_is_refused(lake: Catalog, forge: Forge) -> None:
+    table, other = (encrypted_table(lake.load_table(name)) for name in ("db.t", "db.other"))
+    others = Others(table, other, written_before(table))
+
+    with pytest.raises(AuthenticationError, match="reports a file where none of the table's is written: it "):
+        job(table, lambda files: forge(files, others))
+
+    assert ids(lake.load_table("db.t")) == [0, 1]
+
+
+def test_a_file_in_the_folder_that_the_table_names_for_its_data_is_committed(lake: Catalog, warehouse: Path) -> None:
+    table = encrypted_table(lake.load_table("db.t"))
+    table.transaction().set_properties({"write.data.path": f"{warehouse.as_uri()}/apart"}).commit_transaction()
+    job(encrypted_table(table.refresh()), lambda files: files)
+
+    assert ids(lake.load_table("db.t")) == [0, 1, 10, 11]
+
+
 @pytest.mark.parametrize("forge", FORGED.values(), ids=FORGED)
 def test_a_result_that_names_files_which_its_job_did_not_write_is_refused_and_deletes_nothing(lake: Catalog, forge: Forge) -> None:
     table, other = (encrypted_table(lake.load_table(name)) for name in ("db.t", "db.other"))

@@ -31,11 +31,13 @@ from sqlalchemy import (
     String,
     Table,
     Text,
+    and_,
     bindparam,
     delete,
     insert,
     inspect,
     not_,
+    or_,
     select,
     text,
     update,
@@ -45,7 +47,7 @@ from sqlalchemy.orm import Session
 from sqlalchemy.schema import CreateTable
 
 from tablecrypt.errors import ConfigurationError, FormatError
-from tablecrypt_catalog._pyiceberg.sql import has_key, key_of
+from tablecrypt_catalog._pyiceberg.sql import ROWS, has_key, key_of
 from tablecrypt_catalog.pins.protected_columns import columns_as_text, columns_from_text
 from tablecrypt_catalog.pins.record import Head, TableVersion
 
@@ -156,6 +158,13 @@ _NAMING: Final = select(PINS.c.table_namespace, PINS.c.table_name).where(
 )
 
 
+_ENTERED: Final = (
+    select(ROWS.c.catalog_name, ROWS.c.table_namespace, ROWS.c.table_name)
+    .outerjoin(PINS, and_(*(PINS.c[name] == ROWS.c[name] for name in ("catalog_name", "table_namespace", "table_name"))))
+    .where(not_(has_key(ROWS)), or_(PINS.c.table_uuid == bindparam("uuid"), ROWS.c.metadata_location == bindparam("location")))
+)
+
+
 def _parsed(form: TypeAdapter[P], stored: str | None, default: P) -> P:
     try:
         return default if stored is None else form.validate_json(stored)
@@ -180,6 +189,17 @@ def find_name(session: Session, catalog_name: str, names: tuple[str, str], table
     """Return another name under which a table is pinned; None where there is none."""
     found = session.execute(_NAMING, {**key_of(catalog_name, names), "uuid": table_uuid}).first()
     return None if found is None else ".".join(found)
+
+
+def other_entries(
+    session: Session, catalog_name: str, names: tuple[str, str], table_uuid: str, metadata_location: str
+) -> list[tuple[str, str, str]]:
+    """Return the entries of the whole database, besides its own, that a table has: catalog, namespace and name of each.
+
+    Those are found that a client of ours has pinned as this table, and those that lead to the same metadata file.
+    """
+    parameters = {**key_of(catalog_name, names), "uuid": table_uuid, "location": metadata_location}
+    return sorted((row[0], row[1], row[2]) for row in session.execute(_ENTERED, parameters))
 
 
 def write_pin(session: Session, catalog_name: str, names: tuple[str, str], before: TableVersion | None, pin: TableVersion) -> bool:

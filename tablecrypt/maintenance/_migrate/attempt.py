@@ -71,7 +71,7 @@ from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata,
 from tablecrypt.table.parquet_options import with_target_file_size
 from tablecrypt.table.replace_files import BaseManifest, EncryptedFileSwap
 from tablecrypt.table.table import EncryptedTable
-from tablecrypt.table.table_files import FreshKeys, TableFileIO, delete_written, folders_of
+from tablecrypt.table.table_files import FreshKeys, RunNames, TableFileIO, delete_written, folders_of, folders_written
 from tablecrypt.table.updates import EncryptTableUpdate
 from tablecrypt.table.write import write_data_files
 
@@ -121,14 +121,16 @@ class Migration:
         self._io.manager.check_usable(self._metadata.key_ring)
         journal = migration_journal(self.table)
         earlier = {location: new for location, new in journal.load().items() if location in self.files}
-        rewrite = FileRewrite(self.table, journal, OPERATION, runner, progress, dict(earlier))
+        # Beside old files too, in folders that the caller gave.
+        written = folders_written(self._metadata, *self._folders.folders, *self._folders.named)
+        rewrite = FileRewrite(self.table, journal, OPERATION, runner, progress, written, done=dict(earlier))
         key_length = self._io.manager.data_key_length
 
         def copied(file: DataFile) -> FileWork[NewFileWork]:
-            return FileWork(NewFileWork.of(file, self._folder_for(file.file_path), key_length), size=file.file_size_in_bytes)
+            return FileWork(NewFileWork.of(file, self._folder_for(file.file_path), key_length, rewrite.names), size=file.file_size_in_bytes)
 
         def rewritten(file: DataFile) -> FileWork[RewriteOrcWork]:
-            return rewrite_orc_work(file, self._metadata, key_length)
+            return rewrite_orc_work(file, self._metadata, key_length, rewrite.names)
 
         orc = {location: file for location, file in self.files.items() if file.file_format == FileFormat.ORC}
         others = {location: file for location, file in self.files.items() if location not in orc}
@@ -305,17 +307,19 @@ class MigrationSnapshot(EncryptedFileSwap):
 
 @dataclass(frozen=True)
 class RewriteOrcWork:
-    """The file's entry, the metadata of the table that it will be in, without history, and how many bytes the DEK has."""
+    """The file's entry, the metadata of its table to be, without history, how many bytes the DEK has, and the names of new files."""
 
     entry: bytes
     metadata_json: str
     data_key_length: int
+    names: RunNames
 
 
-def rewrite_orc_work(file: DataFile, metadata: EncryptedTableMetadata, data_key_length: int) -> FileWork[RewriteOrcWork]:
+def rewrite_orc_work(file: DataFile, metadata: EncryptedTableMetadata, data_key_length: int, names: RunNames) -> FileWork[RewriteOrcWork]:
     """Return the work of rewriting one file."""
     entry = FileEntryCodec(metadata).encode_files([file])
-    return FileWork(RewriteOrcWork(entry, metadata.without_history().model_dump_json(), data_key_length), size=file.file_size_in_bytes)
+    work = RewriteOrcWork(entry, metadata.without_history().model_dump_json(), data_key_length, names)
+    return FileWork(work, size=file.file_size_in_bytes)
 
 
 def rewrite_orc_file(io: EncryptingFileIO, work: RewriteOrcWork, keys: tuple[StandardKeyMetadata, ...]) -> FileDone[bytes]:
@@ -323,7 +327,7 @@ def rewrite_orc_file(io: EncryptingFileIO, work: RewriteOrcWork, keys: tuple[Sta
     metadata = EncryptedTableMetadata.model_validate_json(work.metadata_json)
     [old] = FileEntryCodec(metadata).decode_files(work.entry)
     one_file = with_target_file_size(_unpartitioned(metadata), _ONE_FILE)
-    files = write_data_files(one_file, _rows(metadata, io, old), io, FreshKeys(work.data_key_length), uuid.uuid4())
+    files = write_data_files(one_file, _rows(metadata, io, old), io, FreshKeys(work.data_key_length), work.names.new_uuid())
     if [file.record_count for file in files] != [old.record_count]:
         delete_written(io, [file.file_path for file in files])
         raise FormatError(f"{old.file_path}: holds {sum(file.record_count for file in files)} rows, its manifest says {old.record_count}")
