@@ -14,8 +14,7 @@ from harness import fuzz
 with atheris.instrument_imports(include=["tablecrypt"]):
     from tablecrypt.crypto.secret import Secret
     from tablecrypt.parquet import inspect, verify
-    from tablecrypt.parquet.footer import read_footer
-    from tablecrypt.parquet.layout import FileCiphers
+    from tablecrypt.parquet.footer import FileCiphers, read_footer
     from tablecrypt.parquet.modules import FOOTER_SUFFIX, ModuleCipher
     from tablecrypt.parquet.storage import source_of
     from tests.support.modular_files import FOOTER_KEY, MODES, encrypted, plain_file, sample_table

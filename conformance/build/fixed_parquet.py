@@ -15,10 +15,10 @@ from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.parquet.file_keys import FileKeys
 from tablecrypt.parquet.footer import PLAIN_MAGIC
 from tablecrypt.parquet.layout import plain_layout
-from tablecrypt.parquet.module_writer import FILE_UNIQUE_LENGTH, FileEncryption, ModularWriter
 from tablecrypt.parquet.storage import Sink, open_source
 from tablecrypt.parquet.thrift import Struct
 from tablecrypt.parquet.uniform import check_writer_options
+from tablecrypt.parquet.writing import FILE_UNIQUE_LENGTH, FileEncryption, ModularWriter
 
 _LOCATION: Final = "a file of the kit"
 

@@ -15,11 +15,11 @@ from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.parquet import FileKeys, thrift
 from tablecrypt.parquet.layout import Span, plain_layout
-from tablecrypt.parquet.module_writer import FileEncryption, ModularWriter, NewChunk, PlacedChunk, write_pages
 from tablecrypt.parquet.modules import ModuleOrdinals, ModuleType
 from tablecrypt.parquet.protected.hidden_column_writer import ProtectedField, ProtectedParquetWriter
 from tablecrypt.parquet.storage import Sink, open_source
 from tablecrypt.parquet.thrift import RowGroup, Struct
+from tablecrypt.parquet.writing import FileEncryption, ModularWriter, NewChunk, PlacedChunk, write_pages
 
 _LOCATION: Final = "a file of the kit"
 AFTER_THE_LAST: Final = -(2**15)

@@ -39,12 +39,13 @@ import json
 import logging
 import shutil
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
 from pyiceberg.manifest import DataFile, FileFormat
+from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Operation
 
@@ -55,6 +56,7 @@ from tablecrypt.errors import FormatError, KmsUnavailableError, TablecryptError
 from tablecrypt.files.deletion import DeletionScope
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO, WrappedFileKey, read_wrapped, write_wrapped
 from tablecrypt.files.raw_output import JOURNAL_ENTRIES, JOURNAL_FOLDER, JOURNAL_KEYS, RawContent, operation_of_journal
+from tablecrypt.keys.column_keys import ProtectedColumn
 from tablecrypt.keys.key_ring import EncryptedKey
 from tablecrypt.maintenance._storage import stored_files
 from tablecrypt.maintenance._tables import metadata_folder
@@ -341,3 +343,124 @@ def commit_replacement(table: EncryptedTable, branch: str, producer_class: Calla
         producer = transaction.update_snapshot({}, branch).producer(producer_class, Operation.REPLACE, **changes)
         producer.commit()
     return producer
+
+
+@dataclass(frozen=True)
+class CarriedOverColumns:
+    """The hidden columns stay as they are."""
+
+
+@dataclass(frozen=True)
+class FreshHiddenColumns:
+    """New hidden_columns. Their DEKs, those of the old ones and the keys of hashes travel apart, in the order of these fields.
+
+    Attributes:
+        aad_prefix: of the new file, which the new hidden columns are bound to.
+        old: field id and key metadata of each old hidden column.
+        new: the same of each new one.
+        columns: of the new ones, in their order.
+        hashed: the field ids of those whose mask is a hash.
+        schema: the table's.
+    """
+
+    aad_prefix: bytes
+    old: tuple[tuple[int, bytes], ...]
+    new: tuple[tuple[int, bytes], ...]
+    columns: tuple[ProtectedColumn, ...]
+    hashed: tuple[int, ...]
+    schema: Schema
+
+
+@dataclass(frozen=True)
+class ReencryptWork:
+    """A file to re-encrypt; `hidden_columns` is None for one that cannot have any."""
+
+    file: NewFileWork
+    hidden_columns: CarriedOverColumns | FreshHiddenColumns | None = None
+
+
+@dataclass(frozen=True)
+class NewFile:
+    """Where a new file is, and at which byte each of its row groups begins; None where they are where they were."""
+
+    location: str
+    group_starts: tuple[int, ...] | None = None
+
+
+class FilesToReencrypt:
+    """The data files of a table for one re-encryption. This class is for a table that never had a protected column, and has nothing to ask.
+
+    The order is: `conforms`; `refuse_masks` and `check_readable`, which refuse before anything is written; `open_all`; `rewrite_shown`;
+    then `usable`, and `work` and `entry` of each file; `forget_former_protection` last, where every file conformed.
+    """
+
+    @property
+    def shown(self) -> Collection[str]:
+        """Where the data files are whose partitions show a protected column: their rows are written again (partitions.py)."""
+        return frozenset()
+
+    @property
+    def kept(self) -> int:
+        """How many of the opened files keep their hidden columns as they are."""
+        return 0
+
+    def conforms(self, location: str) -> bool:
+        """Whether a file's protected columns are as the properties declare, and its partition shows none of them."""
+        return True
+
+    def refuse_masks(self, files: Mapping[str, DataFile], sequence_numbers: Mapping[str, int | None]) -> None:
+        """Refuse files in which masks would become values. Arguments and errors are those of `masks.refuse_masks`."""
+
+    def check_readable(self, locations: Iterable[str]) -> None:
+        """Check that this user may read all protected columns of files whose rows are to be read and written again.
+
+        Raises:
+            ColumnKeyDeniedError: this user may not use a column's key.
+            KeyNotFoundError: a column was shredded, and the table has it still.
+        """
+
+    def open_all(self, files: Mapping[str, DataFile], sequence_numbers: Mapping[str, int | None]) -> None:
+        """Open the hidden columns of files, and make sure that new ones can be made.
+
+        Args:
+            files: by location.
+            sequence_numbers: data sequence numbers, by location.
+
+        Raises:
+            ColumnKeyDeniedError: a file does not conform, and this user may not use a key that changing it takes.
+            KmsError: the KMS failed.
+        """
+
+    def rewrite_shown(self, data_key_length: int | None, progress: ProgressListener) -> int | None:
+        """Write the files of `shown` again, commit, and return the branch's new head; None where there was nothing to do.
+
+        Arguments and errors are those of `ShownFiles.rewrite`.
+        """
+        return None
+
+    def usable(self, swaps: Mapping[str, EncryptedDataFile]) -> Collection[str]:
+        """Return which old files can be replaced by what a run that was killed has written: its column keys may be gone with it."""
+        return swaps.keys()
+
+    def work(self, plain: FileWork[NewFileWork]) -> FileWork[ReencryptWork]:
+        """Return the work of re-encrypting one file.
+
+        Args:
+            plain: the same without its protected columns.
+
+        Raises:
+            RuntimeError: the file has protected columns and was not opened: they would be written as if they were none.
+        """
+        return FileWork(ReencryptWork(plain.work), plain.keys, plain.size)
+
+    def entry(self, file: DataFile, done: FileDone[NewFile]) -> EncryptedDataFile:
+        """Return the new file's entry, which says nothing of protected columns."""
+        return replacement_entry(file, FileDone(done.result.location, done.keys))
+
+    def forget_former_protection(self) -> None:
+        """Forget what no file needs of earlier protection. This refreshes the table, and with it what makes the column keys of new files.
+
+        Raises:
+            TamperedFileError, FormatError: a footer is not what was written.
+            CommitFailedException: others committed first, several times in a row.
+        """

@@ -38,10 +38,19 @@ from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import ConfigurationError, FormatError
 from tablecrypt.files.deletion import DeletionScope
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO, refuse_restricted
-from tablecrypt.maintenance._file_rewrite import FileRewrite, Journal, NewFileWork, commit_replacement, write_again
+from tablecrypt.maintenance._file_rewrite import (
+    FileRewrite,
+    FilesToReencrypt,
+    Journal,
+    NewFile,
+    NewFileWork,
+    ReencryptWork,
+    commit_replacement,
+    write_again,
+)
 from tablecrypt.maintenance._tables import checked_condition, checked_moment, require_encrypted
 from tablecrypt.maintenance.columns.blanking import BLANKED
-from tablecrypt.maintenance.columns.reencryption import FilesToReencrypt, NewFile, ReencryptWork, files_to_reencrypt, write_protected
+from tablecrypt.maintenance.columns.reencryption import protected_files, write_protected
 from tablecrypt.maintenance.progress import OperationResult, ProgressListener, no_progress
 from tablecrypt.maintenance.runner import FileDone, FileWork, Runner, runner_or_threads
 from tablecrypt.manifests.avro_columns import Mask
@@ -49,7 +58,7 @@ from tablecrypt.manifests.entries import Entries
 from tablecrypt.manifests.entry_columns import Column
 from tablecrypt.manifests.records import EncryptedDataFile, is_deletion_vector, key_metadata_of, refuse_another_name
 from tablecrypt.printable import bytes_shown, counted, shown
-from tablecrypt.table.metadata import EncryptedTableMetadata
+from tablecrypt.table.metadata import EncryptedTableMetadata, has_column_keys
 from tablecrypt.table.planning import FileCondition, ScanPlanner
 from tablecrypt.table.protection.writing import WrittenUnder
 from tablecrypt.table.replace_files import EncryptedFileSwap
@@ -186,7 +195,7 @@ class _Reencryption:
     def run(self, accept_masks: bool, dry_run: bool) -> Reencrypted:
         """Take the steps in their order: what refuses comes before what writes, and forgetting, which refreshes the table, last."""
         plan = _planned(self.table, self.condition, self.older_than, self.branch, self.among)
-        files = files_to_reencrypt(self.table, self.branch, plan.files, self.runner)
+        files = self._files(plan)
         changed = [location for location in plan.files if not files.conforms(location)]
         if self.out_of_line:
             plan = plan.only(changed)
@@ -210,13 +219,18 @@ class _Reencryption:
             files.forget_former_protection()
         return found
 
+    def _files(self, plan: _Plan) -> FilesToReencrypt:
+        if not has_column_keys(self.table.metadata):
+            return FilesToReencrypt()
+        return protected_files(self.table, self.branch, plan.files, self.runner)
+
     def _planned_again(self, remaining: Collection[str]) -> tuple[_Plan, FilesToReencrypt]:
         """Plan what remains after a commit, which loaded the table again, and with it what makes the column keys of the new files."""
         # Others than those that were planned may have gone too, for their deletion vectors.
         plan = _planned(self.table, self.condition, self.older_than, self.branch, remaining)
         if self.out_of_line:
             plan = plan.only([location for location in plan.files if location in remaining])
-        files = files_to_reencrypt(self.table, self.branch, plan.files, self.runner)
+        files = self._files(plan)
         files.open_all(plan.files, plan.sequence_numbers)
         return plan, files
 

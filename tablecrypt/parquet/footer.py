@@ -34,16 +34,21 @@ import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Final
+from functools import cached_property
+from hashlib import sha256
+from typing import Final, TypeAlias
 
 import pyarrow as pa
 
 from tablecrypt import _magics as magics
 from tablecrypt._magics import HEAD_LENGTH, looks_like
+from tablecrypt._per_process import SizeBoundedCache
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
+from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import ConfigurationError, FormatError, PlaintextRefusedError, TamperedFileError
 from tablecrypt.parquet import thrift, thrift_reader
-from tablecrypt.parquet.file_keys import AES_GCM_CTR_V1, AES_GCM_V1, FileKeys
+from tablecrypt.parquet.columns_apart import ENTRY, with_columns_apart
+from tablecrypt.parquet.file_keys import AES_GCM_CTR_V1, AES_GCM_V1, FOOTER_KEY_NAME, FileKeys
 from tablecrypt.parquet.modules import FOOTER_SUFFIX, SIGNATURE_LENGTH, ModuleCipher, module_length
 from tablecrypt.parquet.storage import RefusingFileSystem, Sink, Source
 from tablecrypt.parquet.thrift import (
@@ -51,11 +56,14 @@ from tablecrypt.parquet.thrift import (
     FILE_META_DATA_SHAPE,
     FOOTER_CRYPTO_SHAPE,
     AesGcmV1,
+    ColumnChunk,
     EncryptionAlgorithm,
     FileCryptoMetaData,
     FileMetaData,
+    RowGroup,
     Struct,
 )
+from tablecrypt.parquet.thrift_reader import decode_padded, stored_values
 
 PLAIN_MAGIC: Final = magics.PARQUET
 ENCRYPTED_MAGIC: Final = magics.ENCRYPTED_PARQUET
@@ -75,6 +83,14 @@ _NOT_ASKED_FOR: Final = (
     "says that it is written with AES_GCM_CTR_V1, which leaves pages unauthenticated. Anyone who can write the file can make it say so. "
     'If its writer chose that algorithm, ask for it: FileKeys(algorithm="AES_GCM_CTR_V1")'
 )
+_KEY_OF_CHUNK: Final = (FileMetaData.ROW_GROUPS, RowGroup.COLUMNS, ColumnChunk.CRYPTO_METADATA)
+_FOOTER_KEY: Final = b"\x1c\x00\x00"
+_OWN_KEY: Final = b"\x2c"
+_MOST_BYTES: Final = 4 * 1024 * 1024
+_BYTES_OF_ONE: Final = 128
+_Keys: TypeAlias = tuple[bool | None, ...]
+_KEPT: Final = SizeBoundedCache[bytes, _Keys]()
+"""What footers say, up to about so many bytes. No key and no value is in it."""
 
 
 @dataclass(frozen=True)
@@ -428,3 +444,76 @@ def _read_at(file: pa.NativeFile, offset: int, length: int, location: str) -> by
     if len(data) != length:
         raise TamperedFileError(location, f"ends after {offset + len(data)} bytes, though it was longer when it was opened")
     return data
+
+
+class FileCiphers:
+    """The ciphers that decrypt one encrypted file: one for each key, made when it is first needed."""
+
+    def __init__(self, footer: StoredFooter, keys: FileKeys) -> None:
+        if footer.algorithm is None:
+            raise PlaintextRefusedError(footer.location, "is a plaintext Parquet file, where an encrypted one is expected")
+
+        self._footer = footer
+        self._algorithm = footer.algorithm
+        self._keys = keys
+        # Before any key is used: the plaintext of the file names the algorithm, and the keys say which are accepted.
+        self._aad_base = footer.algorithm.admit(keys, footer.location)
+        self._of_columns: dict[tuple[tuple[str, ...], bytes | None], ModuleCipher] = {}
+
+    @cached_property
+    def footer_key(self) -> Secret:
+        """Given by the caller, or retrieved."""
+        return self._keys.find_footer_key(self._footer.key_metadata, self._footer.location)
+
+    @cached_property
+    def footer(self) -> ModuleCipher:
+        """The cipher of the footer and of columns without a key of their own."""
+        return self._cipher(self.footer_key, FOOTER_KEY_NAME)
+
+    def column(self, path: tuple[str, ...], key_metadata: bytes | None) -> ModuleCipher:
+        """The cipher of a column with a key of its own. KeyNotFoundError when the key is not there."""
+        # By key metadata too, which each row group states for itself.
+        cipher = self._of_columns.get((path, key_metadata))
+        if cipher is None:
+            key = self._keys.find_column_key(path, key_metadata, self._footer.location)
+            cipher = self._of_columns[path, key_metadata] = self._cipher(key, f"the key of column {'.'.join(path)}")
+        return cipher
+
+    def accept_plain(self, path: tuple[str, ...]) -> None:
+        """PlaintextRefusedError for a column in the clear that the keys do not accept."""
+        self._keys.accept_plain(path, self._footer.location)
+
+    def _cipher(self, key: Secret, name: str) -> ModuleCipher:
+        location, ctr = self._footer.location, self._algorithm.ctr
+        # A table's DEK comes from an authenticated manifest: where it opens nothing, the file is at fault and not the key.
+        return ModuleCipher(key, name, self._aad_base, ctr, location, may_not_fit=not self._keys.of_a_table)
+
+
+def keys_of_chunks(footer: StoredFooter, ciphers: FileCiphers) -> tuple[bytes, _Keys]:
+    """Return the SHA-256 of the footer's plaintext, and what it says of each chunk's key.
+
+    That is, in the order of the footer, whether a chunk has a key of its own; None: in the clear, or said in no known way.
+
+    Raises:
+        FormatError: the footer is none of Parquet.
+        TamperedFileError: the footer does not authenticate.
+    """
+    # pyarrow's FileMetaData does not say under which key a column is, so the stored footer is opened once more.
+    metadata = bytes(ciphers.footer.decrypt(FOOTER_SUFFIX, memoryview(footer.stored), "the footer"))
+    # By the hash of the very bytes that were authenticated just now: of a footer that was exchanged, nothing is kept.
+    digest = sha256(metadata).digest()
+    if (known := _KEPT.find(digest)) is not None:
+        return digest, known
+
+    with described(footer.location, "the footer"):
+        stored = stored_values(_listing_all(metadata), _KEY_OF_CHUNK)
+    # Bytes are compared and not decoded: what a writer says in other bytes is left to the slow way.
+    keys = tuple(False if key == _FOOTER_KEY else True if key.startswith(_OWN_KEY) else None for key in stored)
+    _KEPT.keep(digest, keys, _BYTES_OF_ONE + 8 * len(keys), _MOST_BYTES)
+
+    return digest, keys
+
+
+def _listing_all(metadata: bytes) -> bytes:
+    """Return the footer with the chunks of columns that it holds apart: they have keys too."""
+    return with_columns_apart(decode_padded(metadata, FILE_META_DATA_SHAPE)).encode() if ENTRY in metadata else metadata

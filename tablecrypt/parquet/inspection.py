@@ -21,8 +21,8 @@ from tablecrypt.arguments import checked_arguments
 from tablecrypt.errors import KeyNotFoundError, KmsAccessDeniedError
 from tablecrypt.parquet.chunk_modules import Window, bloom_filter_spans, read_pages
 from tablecrypt.parquet.file_keys import FileKeys
-from tablecrypt.parquet.footer import StoredFooter, read_footer
-from tablecrypt.parquet.layout import Chunk, FileCiphers, FileLayout, Span
+from tablecrypt.parquet.footer import FileCiphers, StoredFooter, read_footer
+from tablecrypt.parquet.layout import Chunk, FileLayout, Span
 from tablecrypt.parquet.modules import CTR_OVERHEAD, GCM_OVERHEAD, LENGTH_BYTES, SIGNATURE_LENGTH, ModuleType, module_length
 from tablecrypt.parquet.storage import open_source
 from tablecrypt.parquet.thrift import ColumnChunk, Struct

@@ -42,24 +42,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Set
 from dataclasses import dataclass
 from functools import cached_property
-from hashlib import sha256
-from typing import Any, Final, TypeAlias
 
-import pyarrow.parquet as pq
-
-from tablecrypt._per_process import SizeBoundedCache
-from tablecrypt.crypto.key_metadata import StandardKeyMetadata
-from tablecrypt.crypto.secret import Secret
-from tablecrypt.errors import ConfigurationError, FormatError, KeyNotFoundError, PlaintextRefusedError, TamperedFileError
+from tablecrypt.errors import ConfigurationError, FormatError, KeyNotFoundError, TamperedFileError
 from tablecrypt.parquet import thrift_reader
 from tablecrypt.parquet.columns_apart import ENTRY, with_columns_apart
-from tablecrypt.parquet.file_keys import FOOTER_KEY_NAME, FileKeys, required_keys
-from tablecrypt.parquet.footer import MAGIC_LENGTH, StoredFooter, described, read_footer
-from tablecrypt.parquet.modules import FOOTER_SUFFIX, ModuleCipher, ModuleOrdinals, ModuleType, check_stated, module_length
+from tablecrypt.parquet.file_keys import FileKeys, required_keys
+from tablecrypt.parquet.footer import MAGIC_LENGTH, FileCiphers, StoredFooter, described, read_footer
+from tablecrypt.parquet.modules import ModuleCipher, ModuleOrdinals, ModuleType, check_stated, module_length
 from tablecrypt.parquet.storage import Source
 from tablecrypt.parquet.thrift import (
     COLUMN_CHUNK_SHAPE,
-    FILE_META_DATA_SHAPE,
     FLAT,
     ColumnChunk,
     ColumnCryptoMetaData,
@@ -71,16 +63,6 @@ from tablecrypt.parquet.thrift import (
     SchemaElement,
     Struct,
 )
-from tablecrypt.parquet.thrift_reader import decode_padded, stored_values
-
-_KEY_OF_CHUNK: Final = (FileMetaData.ROW_GROUPS, RowGroup.COLUMNS, ColumnChunk.CRYPTO_METADATA)
-_FOOTER_KEY: Final = b"\x1c\x00\x00"
-_OWN_KEY: Final = b"\x2c"
-_MOST_BYTES: Final = 4 * 1024 * 1024
-_BYTES_OF_ONE: Final = 128
-_Keys: TypeAlias = tuple[bool | None, ...]
-_KEPT: Final = SizeBoundedCache[bytes, _Keys]()
-"""What footers say, up to about so many bytes. No key and no value is in it."""
 
 
 def decode_path(stored: bytes) -> tuple[str, ...]:
@@ -130,49 +112,6 @@ class Span:
     @property
     def end(self) -> int:
         return self.start + self.length
-
-
-class FileCiphers:
-    """The ciphers that decrypt one encrypted file: one for each key, made when it is first needed."""
-
-    def __init__(self, footer: StoredFooter, keys: FileKeys) -> None:
-        if footer.algorithm is None:
-            raise PlaintextRefusedError(footer.location, "is a plaintext Parquet file, where an encrypted one is expected")
-
-        self._footer = footer
-        self._algorithm = footer.algorithm
-        self._keys = keys
-        # Before any key is used: the plaintext of the file names the algorithm, and the keys say which are accepted.
-        self._aad_base = footer.algorithm.admit(keys, footer.location)
-        self._of_columns: dict[tuple[tuple[str, ...], bytes | None], ModuleCipher] = {}
-
-    @cached_property
-    def footer_key(self) -> Secret:
-        """Given by the caller, or retrieved."""
-        return self._keys.find_footer_key(self._footer.key_metadata, self._footer.location)
-
-    @cached_property
-    def footer(self) -> ModuleCipher:
-        """The cipher of the footer and of columns without a key of their own."""
-        return self._cipher(self.footer_key, FOOTER_KEY_NAME)
-
-    def column(self, path: tuple[str, ...], key_metadata: bytes | None) -> ModuleCipher:
-        """The cipher of a column with a key of its own. KeyNotFoundError when the key is not there."""
-        # By key metadata too, which each row group states for itself.
-        cipher = self._of_columns.get((path, key_metadata))
-        if cipher is None:
-            key = self._keys.find_column_key(path, key_metadata, self._footer.location)
-            cipher = self._of_columns[path, key_metadata] = self._cipher(key, f"the key of column {'.'.join(path)}")
-        return cipher
-
-    def accept_plain(self, path: tuple[str, ...]) -> None:
-        """PlaintextRefusedError for a column in the clear that the keys do not accept."""
-        self._keys.accept_plain(path, self._footer.location)
-
-    def _cipher(self, key: Secret, name: str) -> ModuleCipher:
-        location, ctr = self._footer.location, self._algorithm.ctr
-        # A table's DEK comes from an authenticated manifest: where it opens nothing, the file is at fault and not the key.
-        return ModuleCipher(key, name, self._aad_base, ctr, location, may_not_fit=not self._keys.of_a_table)
 
 
 class Chunk:
@@ -463,58 +402,3 @@ def _own_key(crypto: Struct) -> Struct | None:
     if ColumnCryptoMetaData.WITH_FOOTER_KEY in crypto:
         return None
     return crypto.struct(ColumnCryptoMetaData.WITH_COLUMN_KEY)
-
-
-def check_one_key(footer: StoredFooter, key_metadata: StandardKeyMetadata, opened: pq.FileMetaData, source: Any) -> bytes:
-    """Check that every column chunk of a table's file is encrypted with the file's key. Returns the SHA-256 of the footer's plaintext.
-
-    Args:
-        footer: of the file, as it is stored.
-        key_metadata: of the file.
-        opened: the same footer, as Arrow opened it.
-        source: the file, open, of which nothing is read.
-
-    Raises:
-        FormatError: a column has a key of its own.
-        PlaintextRefusedError: a column is in the clear.
-        TamperedFileError: the footer does not authenticate.
-    """
-    ciphers = FileCiphers(footer, FileKeys.of_table_file(key_metadata))
-    # The quick answer decodes no chunk. Where it differs, the slow way names the column.
-    digest, keys = _read(footer, ciphers)
-    if keys != (False,) * (opened.num_row_groups * opened.num_columns):
-        for chunk in FileLayout(Source(source, footer.location), footer, ciphers).chunks():
-            _ = chunk.cipher  # an error for every other than that of the footer
-    return digest
-
-
-def keys_of_chunks(footer: StoredFooter, ciphers: FileCiphers) -> _Keys:
-    """Return of each chunk, in the order of the footer, whether it has a key of its own; None: in the clear, or said in no known way.
-
-    Raises:
-        FormatError: the footer is none of Parquet.
-        TamperedFileError: the footer does not authenticate.
-    """
-    return _read(footer, ciphers)[1]
-
-
-def _read(footer: StoredFooter, ciphers: FileCiphers) -> tuple[bytes, _Keys]:
-    # pyarrow's FileMetaData does not say under which key a column is, so the stored footer is opened once more.
-    metadata = bytes(ciphers.footer.decrypt(FOOTER_SUFFIX, memoryview(footer.stored), "the footer"))
-    # By the hash of the very bytes that were authenticated just now: of a footer that was exchanged, nothing is kept.
-    digest = sha256(metadata).digest()
-    if (known := _KEPT.find(digest)) is not None:
-        return digest, known
-
-    with described(footer.location, "the footer"):
-        stored = stored_values(_listing_all(metadata), _KEY_OF_CHUNK)
-    # Bytes are compared and not decoded: what a writer says in other bytes is left to the slow way.
-    keys = tuple(False if key == _FOOTER_KEY else True if key.startswith(_OWN_KEY) else None for key in stored)
-    _KEPT.keep(digest, keys, _BYTES_OF_ONE + 8 * len(keys), _MOST_BYTES)
-
-    return digest, keys
-
-
-def _listing_all(metadata: bytes) -> bytes:
-    """Return the footer with the chunks of columns that it holds apart: they have keys too."""
-    return with_columns_apart(decode_padded(metadata, FILE_META_DATA_SHAPE)).encode() if ENTRY in metadata else metadata

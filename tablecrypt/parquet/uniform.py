@@ -42,21 +42,24 @@ from tablecrypt.crypto.aes_gcm import TAG_LENGTH
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import ConfigurationError, FormatError, TablecryptError, TamperedFileError
 from tablecrypt.files.encrypting_file_io import is_local
+from tablecrypt.parquet.file_keys import FileKeys
 from tablecrypt.parquet.footer import (
     ENCRYPTED_MAGIC,
     MAGIC_LENGTH,
     TAIL_LENGTH,
     EndThenFile,
+    FileCiphers,
     StoredFooter,
     foreign_end,
+    keys_of_chunks,
     read_checked_end,
     read_footer,
 )
-from tablecrypt.parquet.layout import check_one_key
+from tablecrypt.parquet.layout import FileLayout
 from tablecrypt.parquet.protected.hidden_column_reader import ColumnAccess, OpenedColumns, open_columns
 from tablecrypt.parquet.protected.hidden_columns import hidden_field_id
 from tablecrypt.parquet.protected.protected_layout import check_as_arrow_reads
-from tablecrypt.parquet.storage import await_release, open_source
+from tablecrypt.parquet.storage import Source, await_release, open_source
 from tablecrypt.parquet.text_columns import LIMITS, CodingLimits, coded_columns, decoded, with_dictionaries, without_views
 
 SMALL_FILE_LENGTH: Final = 1024 * 1024
@@ -569,3 +572,26 @@ def check_writer_options(options: dict[str, Any]) -> None:
     for name, (allowed, reason) in _CHECKS.items():
         if name in options and not allowed(options[name]):
             raise ConfigurationError(f"an encrypted Parquet file cannot be written with {name}={options[name]!r}: {reason}")
+
+
+def check_one_key(footer: StoredFooter, key_metadata: StandardKeyMetadata, opened: pq.FileMetaData, source: Any) -> bytes:
+    """Check that every column chunk of a table's file is encrypted with the file's key. Returns the SHA-256 of the footer's plaintext.
+
+    Args:
+        footer: of the file, as it is stored.
+        key_metadata: of the file.
+        opened: the same footer, as Arrow opened it.
+        source: the file, open, of which nothing is read.
+
+    Raises:
+        FormatError: a column has a key of its own.
+        PlaintextRefusedError: a column is in the clear.
+        TamperedFileError: the footer does not authenticate.
+    """
+    ciphers = FileCiphers(footer, FileKeys.of_table_file(key_metadata))
+    # The quick answer decodes no chunk. Where it differs, the slow way names the column.
+    digest, keys = keys_of_chunks(footer, ciphers)
+    if keys != (False,) * (opened.num_row_groups * opened.num_columns):
+        for chunk in FileLayout(Source(source, footer.location), footer, ciphers).chunks():
+            _ = chunk.cipher  # an error for every other than that of the footer
+    return digest

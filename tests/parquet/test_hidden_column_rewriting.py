@@ -18,8 +18,8 @@ from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import AuthenticationError, ConfigurationError, TablecryptError, TamperedFileError
 from tablecrypt.keys.bound_schemas import BoundSchema
 from tablecrypt.parquet import FileKeys
-from tablecrypt.parquet.footer import read_footer
-from tablecrypt.parquet.layout import FileCiphers, FileLayout
+from tablecrypt.parquet.footer import FileCiphers, read_footer
+from tablecrypt.parquet.layout import FileLayout
 from tablecrypt.parquet.protected.carried_over_columns import reencrypt_beside_hidden_columns
 from tablecrypt.parquet.protected.hidden_arrays import Replacement
 from tablecrypt.parquet.protected.hidden_column_reader import ColumnAccess

@@ -9,8 +9,7 @@ from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import FormatError, PlaintextRefusedError, TablecryptError
 from tablecrypt.parquet import FileKeys
-from tablecrypt.parquet.footer import read_footer
-from tablecrypt.parquet.layout import FileCiphers, keys_of_chunks
+from tablecrypt.parquet.footer import FileCiphers, keys_of_chunks, read_footer
 from tablecrypt.parquet.storage import source_of
 from tablecrypt.parquet.uniform import UniformParquetFile
 from tests.support.modular_files import AAD_PREFIX, FOOTER_KEY, ID_KEY, encrypted, plain_file, sample_table
@@ -55,7 +54,7 @@ def test_which_chunks_have_a_key_of_their_own_is_told_from_those_under_the_foote
     keys = FileKeys(FOOTER_KEY, {"id": ID_KEY}, AAD_PREFIX, plaintext_columns=["name"])
     footer = read_footer(source_of(encrypted(plain_file(TABLE), keys)))
     for _ in range(2):
-        found = keys_of_chunks(footer, FileCiphers(footer, keys))
+        _, found = keys_of_chunks(footer, FileCiphers(footer, keys))
         assert {True, None, False} == set(found)
         assert found[TABLE.column_names.index("id")] is True
         assert found[TABLE.column_names.index("name")] is None

@@ -16,8 +16,7 @@ import pytest
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import ConfigurationError, FormatError
 from tablecrypt.parquet import FileKeys
-from tablecrypt.parquet.footer import read_footer
-from tablecrypt.parquet.layout import FileCiphers
+from tablecrypt.parquet.footer import FileCiphers, read_footer
 from tablecrypt.parquet.modules import FOOTER_SUFFIX, ModuleCipher
 from tablecrypt.parquet.storage import source_of
 from tablecrypt.parquet.uniform import ReadRequest, UniformParquetFile

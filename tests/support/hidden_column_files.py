@@ -19,8 +19,8 @@ from tablecrypt.keys.bound_schemas import BoundSchema
 from tablecrypt.parquet import FileKeys, thrift, thrift_reader
 from tablecrypt.parquet.chunk_modules import decrypt_chunk
 from tablecrypt.parquet.columns_apart import structs_of, with_columns_apart
-from tablecrypt.parquet.footer import read_footer, write_footer
-from tablecrypt.parquet.layout import FileCiphers, encrypted_layout
+from tablecrypt.parquet.footer import FileCiphers, read_footer, write_footer
+from tablecrypt.parquet.layout import encrypted_layout
 from tablecrypt.parquet.modules import ModuleCipher
 from tablecrypt.parquet.protected.hidden_column_reader import ColumnAccess
 from tablecrypt.parquet.protected.hidden_column_writer import ProtectedField, ProtectedParquetWriter

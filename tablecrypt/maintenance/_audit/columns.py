@@ -42,8 +42,8 @@ from tablecrypt.maintenance._audit.findings import AuditedColumnKek, Finding, Fi
 from tablecrypt.maintenance.columns.masks import MaskWork, masked_columns, may_hold_masks
 from tablecrypt.maintenance.reachable import FileKind, ReachableFile
 from tablecrypt.parquet.file_keys import FileKeys
-from tablecrypt.parquet.footer import read_checked_end
-from tablecrypt.parquet.layout import FileCiphers, FileLayout
+from tablecrypt.parquet.footer import FileCiphers, read_checked_end
+from tablecrypt.parquet.layout import FileLayout
 from tablecrypt.parquet.protected.hidden_columns import leaves_of
 from tablecrypt.parquet.storage import Source
 from tablecrypt.parquet.thrift import FileMetaData

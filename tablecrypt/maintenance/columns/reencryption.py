@@ -40,7 +40,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
-from pyiceberg.schema import Schema
 from pyiceberg.table.update import RemovePropertiesUpdate, TableUpdate
 
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
@@ -51,7 +50,14 @@ from tablecrypt.files.raw_output import RawContent
 from tablecrypt.keys.column_key_ring import ColumnKeyMaker
 from tablecrypt.keys.column_keys import COLUMN_PREFIX, ColumnKeys, ColumnMask, ColumnPolicy, ProtectedColumn, key_id_in
 from tablecrypt.keys.key_ring import EncryptedKey, KeyRing
-from tablecrypt.maintenance._file_rewrite import NewFileWork, replacement_entry
+from tablecrypt.maintenance._file_rewrite import (
+    CarriedOverColumns,
+    FilesToReencrypt,
+    FreshHiddenColumns,
+    NewFile,
+    NewFileWork,
+    ReencryptWork,
+)
 from tablecrypt.maintenance._key_commit import commit_keys, removed_keys
 from tablecrypt.maintenance.columns.footers import footer_works, inspect_footers, inspect_hidden_columns
 from tablecrypt.maintenance.columns.masks import refuse_masks
@@ -65,7 +71,7 @@ from tablecrypt.parquet.protected.carried_over_columns import reencrypt_beside_h
 from tablecrypt.parquet.protected.hidden_column_rewriting import RewrittenFile, rewrite_protected
 from tablecrypt.parquet.protected.hidden_columns import hidden_name
 from tablecrypt.parquet.protected.protected_layout import StoredHiddenColumns
-from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata, has_column_keys
+from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata
 from tablecrypt.table.protection.policy import column_keys, policy_of
 from tablecrypt.table.protection.stored_masks import replacement_of
 from tablecrypt.table.protection.writing import fields_left_out
@@ -82,95 +88,13 @@ class _Opened:
     deks: tuple[Secret, ...] | None
 
 
-class FilesToReencrypt:
-    """The data files of a table for one re-encryption. This class is for a table that never had a protected column, and has nothing to ask.
-
-    The order is: `conforms`; `refuse_masks` and `check_readable`, which refuse before anything is written; `open_all`; `rewrite_shown`;
-    then `usable`, and `work` and `entry` of each file; `forget_former_protection` last, where every file conformed.
-    """
-
-    @property
-    def shown(self) -> Collection[str]:
-        """Where the data files are whose partitions show a protected column: their rows are written again (partitions.py)."""
-        return frozenset()
-
-    @property
-    def kept(self) -> int:
-        """How many of the opened files keep their hidden columns as they are."""
-        return 0
-
-    def conforms(self, location: str) -> bool:
-        """Whether a file's protected columns are as the properties declare, and its partition shows none of them."""
-        return True
-
-    def refuse_masks(self, files: Mapping[str, DataFile], sequence_numbers: Mapping[str, int | None]) -> None:
-        """Refuse files in which masks would become values. Arguments and errors are those of `masks.refuse_masks`."""
-
-    def check_readable(self, locations: Iterable[str]) -> None:
-        """Check that this user may read all protected columns of files whose rows are to be read and written again.
-
-        Raises:
-            ColumnKeyDeniedError: this user may not use a column's key.
-            KeyNotFoundError: a column was shredded, and the table has it still.
-        """
-
-    def open_all(self, files: Mapping[str, DataFile], sequence_numbers: Mapping[str, int | None]) -> None:
-        """Open the hidden columns of files, and make sure that new ones can be made.
-
-        Args:
-            files: by location.
-            sequence_numbers: data sequence numbers, by location.
-
-        Raises:
-            ColumnKeyDeniedError: a file does not conform, and this user may not use a key that changing it takes.
-            KmsError: the KMS failed.
-        """
-
-    def rewrite_shown(self, data_key_length: int | None, progress: ProgressListener) -> int | None:
-        """Write the files of `shown` again, commit, and return the branch's new head; None where there was nothing to do.
-
-        Arguments and errors are those of `ShownFiles.rewrite`.
-        """
-        return None
-
-    def usable(self, swaps: Mapping[str, EncryptedDataFile]) -> Collection[str]:
-        """Return which old files can be replaced by what a run that was killed has written: its column keys may be gone with it."""
-        return swaps.keys()
-
-    def work(self, plain: FileWork[NewFileWork]) -> FileWork[ReencryptWork]:
-        """Return the work of re-encrypting one file.
-
-        Args:
-            plain: the same without its protected columns.
-
-        Raises:
-            RuntimeError: the file has protected columns and was not opened: they would be written as if they were none.
-        """
-        return FileWork(ReencryptWork(plain.work), plain.keys, plain.size)
-
-    def entry(self, file: DataFile, done: FileDone[NewFile]) -> EncryptedDataFile:
-        """Return the new file's entry, which says nothing of protected columns."""
-        return replacement_entry(file, FileDone(done.result.location, done.keys))
-
-    def forget_former_protection(self) -> None:
-        """Forget what no file needs of earlier protection. This refreshes the table, and with it what makes the column keys of new files.
-
-        Raises:
-            TamperedFileError, FormatError: a footer is not what was written.
-            CommitFailedException: others committed first, several times in a row.
-        """
-
-
-def files_to_reencrypt(table: EncryptedTable, branch: str, files: Mapping[str, DataFile], runner: Runner) -> FilesToReencrypt:
-    """Look at the footers of files of a branch, where the table has or had protected columns.
+def protected_files(table: EncryptedTable, branch: str, files: Mapping[str, DataFile], runner: Runner) -> ProtectedFiles:
+    """Look at the footers of files of a branch of a table that has or had protected columns.
 
     Raises:
         TamperedFileError, FormatError: a footer is not what was written.
     """
-    metadata = table.metadata
-    if not has_column_keys(metadata):
-        return FilesToReencrypt()
-    protected = policy_of(metadata).columns.keys()
+    protected = policy_of(table.metadata).columns.keys()
     footers = inspect_footers(table, (file for file in files.values() if may_have_hidden_columns(file)), runner, protected)
     return ProtectedFiles(table, runner, footers, ShownFiles.among(table, branch, files))
 
@@ -361,48 +285,6 @@ def _dropped_columns(metadata: EncryptedTableMetadata) -> dict[int, ProtectedCol
     declared = ColumnPolicy.from_properties(metadata.properties).columns
     gone = {field_id: each for field_id, each in declared.items() if metadata.schema().find_column_name(field_id) is None}
     return {field_id: replace(each, mask=ColumnMask.parse("null")) for field_id, each in gone.items()}
-
-
-@dataclass(frozen=True)
-class CarriedOverColumns:
-    """The hidden columns stay as they are."""
-
-
-@dataclass(frozen=True)
-class FreshHiddenColumns:
-    """New hidden_columns. Their DEKs, those of the old ones and the keys of hashes travel apart, in the order of these fields.
-
-    Attributes:
-        aad_prefix: of the new file, which the new hidden columns are bound to.
-        old: field id and key metadata of each old hidden column.
-        new: the same of each new one.
-        columns: of the new ones, in their order.
-        hashed: the field ids of those whose mask is a hash.
-        schema: the table's.
-    """
-
-    aad_prefix: bytes
-    old: tuple[tuple[int, bytes], ...]
-    new: tuple[tuple[int, bytes], ...]
-    columns: tuple[ProtectedColumn, ...]
-    hashed: tuple[int, ...]
-    schema: Schema
-
-
-@dataclass(frozen=True)
-class ReencryptWork:
-    """A file to re-encrypt; `hidden_columns` is None for one that cannot have any."""
-
-    file: NewFileWork
-    hidden_columns: CarriedOverColumns | FreshHiddenColumns | None = None
-
-
-@dataclass(frozen=True)
-class NewFile:
-    """Where a new file is, and at which byte each of its row groups begins; None where they are where they were."""
-
-    location: str
-    group_starts: tuple[int, ...] | None = None
 
 
 def write_protected(

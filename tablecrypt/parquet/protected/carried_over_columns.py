@@ -44,7 +44,6 @@ from tablecrypt.parquet.chunk_modules import read_bloom_filter, read_index, read
 from tablecrypt.parquet.file_keys import FileKeys
 from tablecrypt.parquet.footer import PLAIN_MAGIC, described, plain_end, write_footer
 from tablecrypt.parquet.layout import Chunk, Span
-from tablecrypt.parquet.module_writer import FileEncryption, PlacedChunk, write_pages
 from tablecrypt.parquet.modules import ModuleCipher, ModuleType
 from tablecrypt.parquet.protected.hidden_arrays import blanked_column, written_by_arrow
 from tablecrypt.parquet.protected.hidden_column_rewriting import decoded_columns, footer_of
@@ -53,6 +52,7 @@ from tablecrypt.parquet.protected.placeholders import is_error_placeholder
 from tablecrypt.parquet.protected.protected_layout import ProtectedLayout
 from tablecrypt.parquet.storage import Sink, Source, source_of
 from tablecrypt.parquet.thrift import ColumnChunk, ColumnMetaData, FileMetaData, PhysicalType, RowGroup, Struct
+from tablecrypt.parquet.writing import FileEncryption, PlacedChunk, write_pages
 
 _PIECE: Final = 4 * 1024 * 1024
 _FLOATS: Final = frozenset({PhysicalType.FLOAT, PhysicalType.DOUBLE})

@@ -42,7 +42,6 @@ from tablecrypt.parquet.columns_apart import end_of, structs_of
 from tablecrypt.parquet.file_keys import FileKeys
 from tablecrypt.parquet.footer import described
 from tablecrypt.parquet.layout import RowGroupLayout
-from tablecrypt.parquet.module_writer import STRIPPED, FileEncryption, ModularWriter, PlacedChunk
 from tablecrypt.parquet.protected.hidden_arrays import Replacement, path_to, replaced, written_by_arrow
 from tablecrypt.parquet.protected.hidden_columns import (
     hidden_field_id,
@@ -57,6 +56,7 @@ from tablecrypt.parquet.protected.placeholders import blanks, error_placeholder_
 from tablecrypt.parquet.protected.protected_layout import KeyByField, ProtectedLayout
 from tablecrypt.parquet.storage import Sink, source_of
 from tablecrypt.parquet.thrift import ColumnMetaData, FileMetaData, KeyValue, RowGroup, SchemaElement, Struct
+from tablecrypt.parquet.writing import STRIPPED, FileEncryption, ModularWriter, PlacedChunk
 
 _ARROW_SCHEMA: Final = b"ARROW:schema"
 _COMPRESSION: Final = "zstd"

@@ -4,7 +4,7 @@
     rows ──▶ hidden columns ──pyarrow, in the clear in memory──▶ pages ──each under its column key──▶ behind the row group
     end  ──▶ pyarrow's footer, held back until it has the hidden columns, apart from those that it lists, and encrypted again
 
-The hidden columns' pages are made with the same options as the others, and encrypted module by module (module_writer.py).
+The hidden columns' pages are made with the same options as the others, and encrypted module by module (writing.py).
 
 The whole file has one AAD prefix and one aad_file_unique, so that nothing of it opens in another file.
 
@@ -29,9 +29,8 @@ from tablecrypt.crypto.secret import Secret
 from tablecrypt.keys.bound_schemas import BoundSchema
 from tablecrypt.parquet import thrift, thrift_reader
 from tablecrypt.parquet.file_keys import FileKeys
-from tablecrypt.parquet.footer import TAIL_LENGTH, encrypted_footer
-from tablecrypt.parquet.layout import FileCiphers, plain_layout
-from tablecrypt.parquet.module_writer import FileEncryption, NewChunk, PlacedChunk, write_pages
+from tablecrypt.parquet.footer import TAIL_LENGTH, FileCiphers, encrypted_footer
+from tablecrypt.parquet.layout import plain_layout
 from tablecrypt.parquet.modules import ModuleOrdinals
 from tablecrypt.parquet.protected.hidden_arrays import Replacement, hidden_column, hidden_field, path_to, replaced, written_by_arrow
 from tablecrypt.parquet.protected.hidden_columns import (
@@ -47,6 +46,7 @@ from tablecrypt.parquet.protected.placeholders import ErrorPlaceholderSink, blan
 from tablecrypt.parquet.storage import Sink, open_source
 from tablecrypt.parquet.thrift import COLUMN_CHUNK_SHAPE, ColumnMetaData, FileMetaData, RowGroup, Struct
 from tablecrypt.parquet.uniform import UniformParquetWriter
+from tablecrypt.parquet.writing import FileEncryption, NewChunk, PlacedChunk, write_pages
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer

@@ -33,9 +33,9 @@ from tablecrypt.errors import FormatError
 from tablecrypt.parquet import thrift, thrift_reader
 from tablecrypt.parquet.chunk_modules import Page, StoredHeader, read_pages
 from tablecrypt.parquet.layout import Chunk
-from tablecrypt.parquet.module_writer import STRIPPED
 from tablecrypt.parquet.modules import GCM_OVERHEAD, ModuleCipher, ModuleOrdinals, ModuleType, stated_length
 from tablecrypt.parquet.thrift import FLAT, ColumnChunk, ColumnMetaData, DataPageHeader, Encoding, PageHeader, Struct
+from tablecrypt.parquet.writing import STRIPPED
 
 _LOCATION: Final = "the new Parquet file"
 

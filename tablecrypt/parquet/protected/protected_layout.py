@@ -34,8 +34,8 @@ from tablecrypt.errors import FormatError, TamperedFileError
 from tablecrypt.keys.bound_schemas import BoundSchema
 from tablecrypt.parquet import thrift
 from tablecrypt.parquet.file_keys import FOOTER_KEY_NAME, FileKeys
-from tablecrypt.parquet.footer import PLAIN_MAGIC, StoredFooter, described, plain_end
-from tablecrypt.parquet.layout import FileCiphers, FileLayout, encrypted_layout, keys_of_chunks
+from tablecrypt.parquet.footer import PLAIN_MAGIC, FileCiphers, StoredFooter, described, keys_of_chunks, plain_end
+from tablecrypt.parquet.layout import FileLayout, encrypted_layout
 from tablecrypt.parquet.modules import ModuleCipher
 from tablecrypt.parquet.protected.hidden_arrays import FIELD_ID_KEY
 from tablecrypt.parquet.protected.hidden_columns import (
@@ -203,7 +203,7 @@ class ProtectedLayout:
         # key would pass beside another column that has a key of its own.
         expected = tuple(ordinal in ordinals for ordinal in range(len(self.leaves))) * len(groups)
         is_even = all(len(chunks) == len(self.leaves) for chunks in groups)
-        if is_even and keys_of_chunks(self.file.footer, ciphers) == expected:
+        if is_even and keys_of_chunks(self.file.footer, ciphers)[1] == expected:
             return
 
         for chunk in self.file.chunks():
