@@ -18,7 +18,8 @@ from tablecrypt.parquet.layout import Span, plain_layout
 from tablecrypt.parquet.modules import ModuleOrdinals, ModuleType
 from tablecrypt.parquet.protected.hidden_column_writer import ProtectedField, ProtectedParquetWriter
 from tablecrypt.parquet.storage import Sink, open_source
-from tablecrypt.parquet.thrift import RowGroup, Struct
+from tablecrypt.parquet.structs import RowGroup
+from tablecrypt.parquet.thrift import Struct
 from tablecrypt.parquet.writing import FileEncryption, ModularWriter, NewChunk, PlacedChunk, write_pages
 
 _LOCATION: Final = "a file of the kit"

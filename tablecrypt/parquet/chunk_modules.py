@@ -38,12 +38,13 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 
 from tablecrypt.errors import FormatError, TamperedFileError
-from tablecrypt.parquet import thrift, thrift_reader
+from tablecrypt.parquet import thrift
 from tablecrypt.parquet.footer import described
 from tablecrypt.parquet.layout import Chunk, Span
 from tablecrypt.parquet.modules import CTR_OVERHEAD, GCM_OVERHEAD, LENGTH_BYTES, ModuleCipher, ModuleType, check_page, module_length
 from tablecrypt.parquet.storage import Source
-from tablecrypt.parquet.thrift import FLAT, BloomFilterHeader, PageHeader, PageType
+from tablecrypt.parquet.structs import BloomFilterHeader, PageHeader, PageType
+from tablecrypt.parquet.thrift import FLAT
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -69,26 +70,26 @@ class StoredHeader:
     page_type: int
     body_length: int
     crc: int | None
-    _length_at: thrift_reader.Located
-    _crc_at: thrift_reader.Located | None
+    _length_at: thrift.Located
+    _crc_at: thrift.Located | None
 
     @classmethod
     def decode_at(cls, data: bytes) -> StoredHeader:
         """Read the header that `data` begins with. CutShortError when `data` ends in it."""
-        found, end = thrift_reader.locate_fields(data)
+        found, end = thrift.locate_fields(data)
         for field_id in (PageHeader.TYPE, PageHeader.COMPRESSED_PAGE_SIZE, PageHeader.CRC):
             if field_id in found and found[field_id].kind != thrift.I32:
                 raise FormatError(f"field {field_id} of a page header is not a 32-bit number")
         if PageHeader.TYPE not in found or PageHeader.COMPRESSED_PAGE_SIZE not in found:
             raise FormatError("a page header has no type or no size")
 
-        page_type = thrift_reader.decode_integer(data, found[PageHeader.TYPE])
+        page_type = thrift.decode_integer(data, found[PageHeader.TYPE])
         length_at, crc_at = found[PageHeader.COMPRESSED_PAGE_SIZE], found.get(PageHeader.CRC)
-        length = thrift_reader.decode_integer(data, length_at)
+        length = thrift.decode_integer(data, length_at)
         if page_type not in _KNOWN_TYPES or length < 0:
             raise FormatError(f"a page of type {page_type} and {length} bytes is not one that modular encryption knows")
 
-        crc = None if crc_at is None else thrift_reader.decode_integer(data, crc_at)
+        crc = None if crc_at is None else thrift.decode_integer(data, crc_at)
 
         return cls(data[:end], page_type, length, crc, length_at, crc_at)
 
@@ -213,7 +214,7 @@ def _find_header(window: Window) -> StoredHeader:
     while True:
         try:
             return StoredHeader.decode_at(bytes(window.peek(length)))
-        except thrift_reader.CutShortError:
+        except thrift.CutShortError:
             if length >= window.left:
                 raise
         length *= 16
@@ -343,7 +344,7 @@ def read_index(chunk: Chunk, span: Span, module_type: ModuleType) -> bytes:
     decrypted = cipher.decrypt(chunk.ordinals.suffix(module_type), stored, what)
     with described(chunk.location, what):
         # parquet-java encrypts its whole buffer, which may be longer than the index.
-        return thrift_reader.unpadded(decrypted)
+        return thrift.unpadded(decrypted)
 
 
 def read_bloom_filter(chunk: Chunk) -> BloomFilter | None:
@@ -380,7 +381,7 @@ def bloom_filter_spans(chunk: Chunk, metadata: thrift.Struct) -> tuple[Span, Spa
 def _read_plain_filter(chunk: Chunk, span: Span) -> BloomFilter:
     data = bytes(chunk.source.read_at(span.start, min(span.length, _LONGEST_BLOOM_FILTER_HEADER)))
     with described(chunk.location, chunk.ordinals.describe(ModuleType.BLOOM_FILTER_HEADER)):
-        header, header_length = thrift_reader.decode_at(data, FLAT)
+        header, header_length = thrift.decode_at(data, FLAT)
         bitset = Span(span.start + header_length, _bitset_length(header, span.length - header_length))
     return BloomFilter(data[:header_length], chunk.source.read_at(bitset.start, bitset.length), Span(span.start, header_length), bitset)
 
@@ -390,13 +391,13 @@ def _read_encrypted_filter(chunk: Chunk, cipher: ModuleCipher, span: Span) -> Bl
     what = chunk.ordinals.describe(ModuleType.BLOOM_FILTER_HEADER)
     decrypted = cipher.decrypt(chunk.ordinals.suffix(ModuleType.BLOOM_FILTER_HEADER), encrypted_header, what)
     with described(chunk.location, what):
-        header = thrift_reader.unpadded(decrypted)
+        header = thrift.unpadded(decrypted)
     rest = Span(header_span.end, span.length - header_span.length)
     encrypted_bitset, bitset_span = _take(chunk, rest, ModuleType.BLOOM_FILTER_BITSET)
     what = chunk.ordinals.describe(ModuleType.BLOOM_FILTER_BITSET)
     bitset = cipher.decrypt(chunk.ordinals.suffix(ModuleType.BLOOM_FILTER_BITSET), encrypted_bitset, what)
     with described(chunk.location, what):
-        if _bitset_length(thrift_reader.decode(header, FLAT), len(bitset)) != len(bitset):
+        if _bitset_length(thrift.decode(header, FLAT), len(bitset)) != len(bitset):
             raise FormatError("it is longer than its header says")
     return BloomFilter(header, bitset, header_span, bitset_span)
 

@@ -26,8 +26,9 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from tablecrypt.errors import FormatError
-from tablecrypt.parquet import thrift, thrift_reader
-from tablecrypt.parquet.thrift import DEFERRED, FLAT, FileMetaData, KeyValue, RowGroup, SchemaElement, Shape, Struct
+from tablecrypt.parquet import thrift
+from tablecrypt.parquet.structs import FileMetaData, KeyValue, RowGroup, SchemaElement
+from tablecrypt.parquet.thrift import DEFERRED, FLAT, Shape, Struct
 
 ENTRY: Final = b"tablecrypt.columns-apart"
 _SHAPE: Final[Shape] = {
@@ -128,12 +129,12 @@ def structs_of(footer: Struct, field_id: int) -> list[Struct]:
     """Return a list of structs that a footer's reader steps over; none where it is not there."""
     if field_id not in footer:
         return []
-    return thrift_reader.decode(Struct({field_id: footer.fields[field_id]}).encode(), {field_id: FLAT}).structs(field_id)
+    return thrift.decode(Struct({field_id: footer.fields[field_id]}).encode(), {field_id: FLAT}).structs(field_id)
 
 
 def _decoded(value: bytes) -> Struct:
     try:
-        return thrift_reader.decode(b64decode(value, validate=True), _SHAPE)
+        return thrift.decode(b64decode(value, validate=True), _SHAPE)
     except NotBase64:
         raise FormatError(f"{ENTRY.decode()} is not base64") from None
 

@@ -46,12 +46,12 @@ from tablecrypt._per_process import SizeBoundedCache
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import ConfigurationError, FormatError, PlaintextRefusedError, TamperedFileError
-from tablecrypt.parquet import thrift, thrift_reader
+from tablecrypt.parquet import thrift
 from tablecrypt.parquet.columns_apart import ENTRY, with_columns_apart
 from tablecrypt.parquet.file_keys import AES_GCM_CTR_V1, AES_GCM_V1, FOOTER_KEY_NAME, FileKeys
 from tablecrypt.parquet.modules import FOOTER_SUFFIX, SIGNATURE_LENGTH, ModuleCipher, module_length
 from tablecrypt.parquet.storage import RefusingFileSystem, Sink, Source
-from tablecrypt.parquet.thrift import (
+from tablecrypt.parquet.structs import (
     FILE_CRYPTO_META_DATA_SHAPE,
     FILE_META_DATA_SHAPE,
     FOOTER_CRYPTO_SHAPE,
@@ -61,9 +61,8 @@ from tablecrypt.parquet.thrift import (
     FileCryptoMetaData,
     FileMetaData,
     RowGroup,
-    Struct,
 )
-from tablecrypt.parquet.thrift_reader import decode_padded, stored_values
+from tablecrypt.parquet.thrift import Struct, decode_padded, stored_values
 
 PLAIN_MAGIC: Final = magics.PARQUET
 ENCRYPTED_MAGIC: Final = magics.ENCRYPTED_PARQUET
@@ -200,12 +199,12 @@ class StoredFooter:
         if self.is_encrypted and cipher is not None:
             decrypted = cipher.decrypt(FOOTER_SUFFIX, memoryview(self.stored), "the footer")
             with described(self.location, "the footer"):
-                return thrift_reader.decode_padded(decrypted, FILE_META_DATA_SHAPE)
+                return thrift.decode_padded(decrypted, FILE_META_DATA_SHAPE)
 
         if self.signature is not None and cipher is not None:
             cipher.check_signature(self.stored, self.signature)
         with described(self.location, "the footer"):
-            return thrift_reader.decode(self.stored, FILE_META_DATA_SHAPE)
+            return thrift.decode(self.stored, FILE_META_DATA_SHAPE)
 
 
 def read_footer(source: Source, *, of_a_table: bool = False) -> StoredFooter:
@@ -313,7 +312,7 @@ def encrypted_footer(location: str, start: int, stored: bytes) -> StoredFooter:
         stored: FileCryptoMetaData and the encrypted footer, nothing more.
     """
     with unauthenticated(location, "the file crypto metadata"):
-        crypto, length = thrift_reader.decode_at(stored, FILE_CRYPTO_META_DATA_SHAPE)
+        crypto, length = thrift.decode_at(stored, FILE_CRYPTO_META_DATA_SHAPE)
     if length == len(stored) and _has_offset_of_the_footer(crypto, start):
         raise FormatError(
             f"{location}: follows the early draft of Parquet Modular Encryption, of 2018, which readers of the specification do not open: "
@@ -350,7 +349,7 @@ def _refuse_unknown(struct: Struct, *known: int) -> None:
 
 def _in_the_clear(location: str, start: int, stored: bytes) -> StoredFooter:
     with unauthenticated(location, "the plaintext footer"):
-        crypto, length = thrift_reader.decode_at(stored, FOOTER_CRYPTO_SHAPE)
+        crypto, length = thrift.decode_at(stored, FOOTER_CRYPTO_SHAPE)
         union = crypto.optional_struct(FileMetaData.ENCRYPTION_ALGORITHM)
         algorithm = None if union is None else Algorithm.decode(union)
         key_metadata = crypto.optional_binary(FileMetaData.FOOTER_SIGNING_KEY_METADATA)

@@ -25,7 +25,8 @@ from tablecrypt.parquet.footer import FileCiphers, StoredFooter, read_footer
 from tablecrypt.parquet.layout import Chunk, FileLayout, Span
 from tablecrypt.parquet.modules import CTR_OVERHEAD, GCM_OVERHEAD, LENGTH_BYTES, SIGNATURE_LENGTH, ModuleType, module_length
 from tablecrypt.parquet.storage import open_source
-from tablecrypt.parquet.thrift import ColumnChunk, Struct
+from tablecrypt.parquet.structs import ColumnChunk
+from tablecrypt.parquet.thrift import Struct
 
 FOOTER_KEY: Final = "footer"
 """What the footer key is called here. Other keys are called by the dotted path of their column."""

@@ -44,30 +44,28 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from tablecrypt.errors import ConfigurationError, FormatError, KeyNotFoundError, TamperedFileError
-from tablecrypt.parquet import thrift_reader
+from tablecrypt.parquet import thrift
 from tablecrypt.parquet.columns_apart import ENTRY, with_columns_apart
 from tablecrypt.parquet.file_keys import FileKeys, required_keys
 from tablecrypt.parquet.footer import MAGIC_LENGTH, FileCiphers, StoredFooter, described, read_footer
 from tablecrypt.parquet.modules import ModuleCipher, ModuleOrdinals, ModuleType, check_stated, module_length
 from tablecrypt.parquet.storage import Source
-from tablecrypt.parquet.thrift import (
+from tablecrypt.parquet.structs import (
     COLUMN_CHUNK_SHAPE,
-    FLAT,
     ColumnChunk,
     ColumnCryptoMetaData,
     ColumnMetaData,
     EncryptionWithColumnKey,
     FileMetaData,
-    Number,
     RowGroup,
     SchemaElement,
-    Struct,
 )
+from tablecrypt.parquet.thrift import FLAT, Number, Struct
 
 
 def decode_path(stored: bytes) -> tuple[str, ...]:
     """Read a path_in_schema, a list as it is stored."""
-    return tuple(_name(part) for part in thrift_reader.decode_binaries(stored))
+    return tuple(_name(part) for part in thrift.decode_binaries(stored))
 
 
 def leaf_paths(elements: list[Struct]) -> list[tuple[str, ...]]:
@@ -184,7 +182,7 @@ class Chunk:
         decrypted = cipher.decrypt(self.ordinals.suffix(ModuleType.COLUMN_METADATA), memoryview(encrypted), what)
 
         with described(self.location, what):
-            metadata = thrift_reader.decode_padded(decrypted, FLAT)
+            metadata = thrift.decode_padded(decrypted, FLAT)
             path = decode_path(metadata.stored_list(ColumnMetaData.PATH_IN_SCHEMA))
             # The key was found by the path in the footer, so the metadata has to be of that column.
             if path != self.path:
@@ -298,7 +296,7 @@ class RowGroupLayout:
         with described(self._file.location, f"column chunk {column} of row group {self._row_group}"):
             if column >= len(self.encoded):
                 raise FormatError(f"it is not there: the row group has {len(self.encoded)} columns")
-            return Chunk(thrift_reader.decode(self.encoded[column], COLUMN_CHUNK_SHAPE), self._row_group, column, self._file)
+            return Chunk(thrift.decode(self.encoded[column], COLUMN_CHUNK_SHAPE), self._row_group, column, self._file)
 
 
 class FileLayout:

@@ -49,7 +49,8 @@ from tablecrypt.parquet.file_keys import FileKeys
 from tablecrypt.parquet.footer import PLAIN_MAGIC, described, plain_end
 from tablecrypt.parquet.layout import Chunk, FileLayout, RowGroupLayout, Span, encrypted_layout
 from tablecrypt.parquet.storage import FileView, Source, await_release, open_source, source_of
-from tablecrypt.parquet.thrift import ColumnChunk, ColumnMetaData, FileMetaData, RowGroup, Struct
+from tablecrypt.parquet.structs import ColumnChunk, ColumnMetaData, FileMetaData, RowGroup
+from tablecrypt.parquet.thrift import Struct
 from tablecrypt.parquet.uniform import UniformParquetFile, is_store_error
 
 _FOOTER_GUESS: Final = 64 * 1024

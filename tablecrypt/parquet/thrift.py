@@ -10,27 +10,25 @@
 A Shape says which nested structs, or lists of structs, are decoded. Everything else that has a structure is stepped over, checked for being
 well formed, and kept as the bytes it was: statistics, key-value metadata and whatever the format adds later come out as they went in.
 
-Structs are held and written here, and read by tablecrypt.parquet.thrift_reader. FormatError says that a struct lacks a field that it needs.
+FormatError says that a struct lacks a field that it needs.
 
-The fields of Parquet's structures that say where modules lie and how they are encrypted:
+Reading is strict and within bounds. Each function takes the bytes and where in them a value begins, and returns what it read and where the
+value ends. Most of a footer is only stepped over, to find the few parts that a reader asked for: that is what these loops are kept short
+for. Refused with FormatError: a field twice in a struct that is decoded, a number longer than it needs to be, structs nested deeper than
+MAX_DEPTH, more structs in a list than there are bytes for, and a length that reaches past the end, so that no count makes anything larger
+than the input. CutShortError, its subclass, says that the bytes ended: with more of them the struct may be whole.
 
-    FileMetaData ── row_groups ── RowGroup ── columns ── ColumnChunk ─┬─ meta_data ── ColumnMetaData
-         │                                                            ├─ crypto_metadata ── ColumnCryptoMetaData
-         │                                                            └─ encrypted_column_metadata (an encrypted ColumnMetaData)
-         └─ encryption_algorithm ── EncryptionAlgorithm (only beside a plaintext footer; else in FileCryptoMetaData)
-
-Each class holds the field ids of one structure; the shapes say what a parser decodes. All other fields pass through as bytes.
-
-Specification: Apache Thrift, "Thrift Compact protocol encoding"; Apache Parquet, parquet.thrift.
+Specification: Apache Thrift, "Thrift Compact protocol encoding".
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, Self, Union
+from typing import Final, NamedTuple, Self, Union
 
-from tablecrypt._bytes import write_varint, zigzag
+from tablecrypt._bytes import read_varint, write_varint, zigzag
 from tablecrypt.errors import FormatError
 
 TRUE: Final = 1
@@ -232,251 +230,387 @@ def _write_value(out: bytearray, field: Field) -> None:
         out += value
 
 
-class FileMetaData:
-    """The footer."""
+MAX_DEPTH: Final = 32
+LEAST_STRUCT: Final = 3
+"""Bytes of the shortest struct in a list of Parquet's: each has a required field, which takes two bytes, and an end. Held of lists of
+more than FEW_STRUCTS, whose empty ones would take much memory."""
+FEW_STRUCTS: Final = 1024
 
-    VERSION: Final = Number(1, I32)
-    SCHEMA: Final = 2
-    NUM_ROWS: Final = Number(3, I64)
-    ROW_GROUPS: Final = 4
-    KEY_VALUE_METADATA: Final = 5
-    COLUMN_ORDERS: Final = 7
-    ENCRYPTION_ALGORITHM: Final = 8
-    FOOTER_SIGNING_KEY_METADATA: Final = 9
+_MAX_FIELD_ID: Final = 2**15 - 1
+_BITS: Final = {I16: 16, I32: 32, I64: 64}
 
 
-class SchemaElement:
-    """A node of the schema, which is a tree written depth first."""
+def _headers(*kinds: int) -> bytes:
+    """A set of regular expressions: the header of a field of one of these kinds whose id is at most 8 above the one before."""
+    return b"[" + b"".join(rb"\x%02x" % (delta << 4 | kind) for delta in range(1, 9) for kind in kinds) + b"]"
 
-    TYPE: Final = Number(1, I32)
-    TYPE_LENGTH: Final = Number(2, I32)
-    REPETITION_TYPE: Final = Number(3, I32)
-    NAME: Final = 4
-    NUM_CHILDREN: Final = Number(5, I32)
-    CONVERTED_TYPE: Final = Number(6, I32)
-    SCALE: Final = Number(7, I32)
-    PRECISION: Final = Number(8, I32)
-    FIELD_ID: Final = Number(9, I32)
-    LOGICAL_TYPE: Final = 10
 
+_PAST_THE_END: Final = (IndexError, OverflowError)
+"""What a place behind the last byte raises; the second of a regular expression, for one that is no index of anything."""
+_LONG: Final = rb"(?:[\x00-\x7f]|[\x80-\xff]{1,8}[\x01-\x7f]|[\x80-\xff]{9}\x01)"
+_INT: Final = rb"(?:[\x00-\x7f]|[\x80-\xff]{1,3}[\x01-\x7f]|[\x80-\xff]{4}[\x01-\x0f])"
+_NUMBER: Final = rb"%s%s|%s%s|%s" % (_headers(I64), _LONG, _headers(I32), _INT, _headers(TRUE, FALSE))
+"""A field whose value is an integer or a bool, as it may be written."""
+_SHORT: Final = rb"(?:%s)" % b"|".join(rb"\x%02x.{%d}" % (length, length) for length in range(32))
+"""A binary of fewer than 32 bytes."""
 
-class PhysicalType:
-    """Values of SchemaElement.TYPE and ColumnMetaData.TYPE."""
 
-    FLOAT: Final = 4
-    DOUBLE: Final = 5
-    FIXED_LENGTH: Final = 7
+def _lists(kind: int, element: bytes, most: int = 4) -> bytes:
+    """A regular expression: a list of at most so many elements of this kind."""
+    return b"|".join(rb"\x%02x(?:%s){%d}" % (count << 4 | kind, element, count) for count in range(most + 1))
 
 
-class Repetition:
-    """Values of SchemaElement.REPETITION_TYPE."""
+def _structs(fields: bytes) -> bytes:
+    return rb"(?:%s)*+\x00" % fields
 
-    REQUIRED: Final = 0
-    OPTIONAL: Final = 1
-    REPEATED: Final = 2
 
+_NUMBERS: Final = rb"%s|%s(?:%s|%s)" % (_NUMBER, _headers(LIST), _lists(I64, _LONG), _lists(I32, _INT))
+_VALUES: Final = rb"%s|%s%s|%s%s" % (_NUMBERS, _headers(BINARY), _SHORT, _headers(STRUCT), _structs(_NUMBERS))
+"""A field such as statistics have: numbers, lists of them, short binaries, and structs of numbers."""
+_LISTS: Final = rb"%s(?:%s|%s)" % (_headers(LIST), _lists(STRUCT, _structs(_NUMBER)), _lists(BINARY, _SHORT, 1))
+_SHALLOW: Final = re.compile(rb"(?:%s|%s%s|%s)*+" % (_VALUES, _headers(STRUCT), _structs(_VALUES), _LISTS), re.DOTALL).match
+"""Fields one after the other that hold little and are not deep. Most of a footer is such fields, and most of it is only stepped over: all
+that describes a chunk of a column is one step. What is longer or deeper is left to the functions below."""
+_SHALLOW_DEPTH: Final = 2
+"""How many structs inside each other these fields may hold."""
 
-class LogicalType:
-    """What the values of a column mean: one of these, each a struct."""
 
-    STRING: Final = 1
-    DECIMAL: Final = 5
-    DATE: Final = 6
-    TIME: Final = 7
-    TIMESTAMP: Final = 8
-    INTEGER: Final = 10
-    UNKNOWN: Final = 11
-    UUID: Final = 14
+class CutShortError(FormatError):
+    """The bytes end inside the struct."""
 
 
-class DecimalType:
-    """The details of LogicalType.DECIMAL."""
+class Located(NamedTuple):
+    """The value of a field: its kind, and from where to where it is stored."""
 
-    SCALE: Final = Number(1, I32)
-    PRECISION: Final = Number(2, I32)
+    kind: int
+    start: int
+    end: int
 
 
-class TimeType:
-    """The details of LogicalType.TIME and LogicalType.TIMESTAMP."""
+def decode(data: bytes, shape: Shape) -> Struct:
+    """Read a struct that `data` holds and nothing else. FormatError otherwise."""
+    struct, end = decode_at(data, shape)
+    if end != len(data):
+        raise FormatError(f"a struct of {end} bytes is followed by {len(data) - end} bytes that do not belong to it")
+    return struct
 
-    IS_ADJUSTED_TO_UTC: Final = 1
-    UNIT: Final = 2
 
+def decode_padded(data: bytes | bytearray, shape: Shape) -> Struct:
+    """Read a struct that was encrypted. Bytes may follow it: parquet-java encrypts its whole buffer, which may be longer."""
+    return decode_at(bytes(data), shape)[0]
 
-class IntegerType:
-    """The details of LogicalType.INTEGER."""
 
-    BIT_WIDTH: Final = 1
-    IS_SIGNED: Final = 2
+def unpadded(data: bytes | bytearray) -> bytes:
+    """The bytes of the struct alone, of an encrypted one that bytes may follow."""
+    encoded = bytes(data)
+    try:
+        return encoded[: _end_of_struct(encoded, 0, 0)]
+    except _PAST_THE_END:
+        raise _cut_short(encoded) from None
 
 
-class KeyValue:
-    """An entry of FileMetaData.KEY_VALUE_METADATA."""
+def decode_at(data: bytes, shape: Shape, start: int = 0) -> tuple[Struct, int]:
+    """Read a struct at `start`; returns it and where it ends."""
+    try:
+        return _read_struct(data, start, shape, 0)
+    except _PAST_THE_END:
+        raise _cut_short(data) from None
 
-    KEY: Final = 1
-    VALUE: Final = 2
 
+def decode_binaries(data: bytes) -> list[bytes]:
+    """Read a list of binaries, such as a column's path."""
+    try:
+        values, end = _read_binaries(data)
+    except _PAST_THE_END:
+        raise _cut_short(data) from None
 
-class RowGroup:
-    """Column chunks of the same rows. Offsets and sizes are bytes."""
+    if end > len(data):
+        raise _cut_short(data)
 
-    COLUMNS: Final = 1
-    TOTAL_BYTE_SIZE: Final = Number(2, I64)
-    NUM_ROWS: Final = Number(3, I64)
-    SORTING_COLUMNS: Final = 4
-    FILE_OFFSET: Final = Number(5, I64)
-    TOTAL_COMPRESSED_SIZE: Final = Number(6, I64)
-    ORDINAL: Final = Number(7, I16)
+    return values
 
 
-class ColumnChunk:
-    """Where one column's data of a row group is, and how it is encrypted."""
+def decode_integer(data: bytes, value: Located) -> int:
+    """Read the i16, i32 or i64 that was located."""
+    return _read_integer(data, value.start, value.kind)[0]
 
-    FILE_PATH: Final = 1
-    FILE_OFFSET: Final = Number(2, I64)
-    META_DATA: Final = 3
-    OFFSET_INDEX_OFFSET: Final = Number(4, I64)
-    OFFSET_INDEX_LENGTH: Final = Number(5, I32)
-    COLUMN_INDEX_OFFSET: Final = Number(6, I64)
-    COLUMN_INDEX_LENGTH: Final = Number(7, I32)
-    CRYPTO_METADATA: Final = 8
-    ENCRYPTED_COLUMN_METADATA: Final = 9
 
+def locate_fields(data: bytes) -> tuple[dict[int, Located], int]:
+    """Find the value of each field of the struct that `data` begins with, by field id, and where the struct ends."""
+    try:
+        return _locate_fields(data)
+    except _PAST_THE_END:
+        raise _cut_short(data) from None
+
+
+def stored_values(data: bytes, path: tuple[int, ...]) -> list[bytes]:
+    """Return a field of each struct in lists of structs, as it is stored; b"" of a struct without it.
 
-class ColumnMetaData:
-    """Sizes, offsets and statistics of a column chunk."""
+    Args:
+        data: a struct.
+        path: ids of fields: of a list of structs, of a list of structs in each of these, and so on; the last is that of the field.
+    """
+    values: list[bytes] = []
+    try:
+        _collect_values(data, 0, path, values, 0)
+    except _PAST_THE_END:
+        raise _cut_short(data) from None
+    return values
+
+
+def _collect_values(data: bytes, at: int, path: tuple[int, ...], values: list[bytes], depth: int) -> int:
+    """Append the values in the struct that begins there; return where it ends."""
+    _check_depth(depth)
+    field_id, value, seen = 0, b"", False
+    while (header := data[at]) != STOP:
+        field_id, start = _read_field_id(data, at, field_id)
+        if field_id != path[0]:
+            at = _end_of_value(data, start, header & 0x0F, depth)
+            continue
+        # Arrow's Thrift takes the last of two, which need not be the one that was checked here.
+        if seen:
+            raise FormatError(f"field {field_id} is there twice")
+
+        seen = True
+
+        if len(path) == 1:
+            at = _end_of_value(data, start, header & 0x0F, depth)
+            value = data[start:at]
+        else:
+            at = _collect_of_list(data, start, header & 0x0F, path[1:], values, depth + 1)
 
-    TYPE: Final = Number(1, I32)
-    ENCODINGS: Final = 2
-    PATH_IN_SCHEMA: Final = 3
-    CODEC: Final = Number(4, I32)
-    NUM_VALUES: Final = Number(5, I64)
-    TOTAL_UNCOMPRESSED_SIZE: Final = Number(6, I64)
-    TOTAL_COMPRESSED_SIZE: Final = Number(7, I64)
-    KEY_VALUE_METADATA: Final = 8
-    DATA_PAGE_OFFSET: Final = Number(9, I64)
-    INDEX_PAGE_OFFSET: Final = Number(10, I64)
-    DICTIONARY_PAGE_OFFSET: Final = Number(11, I64)
-    STATISTICS: Final = 12
-    ENCODING_STATS: Final = 13
-    BLOOM_FILTER_OFFSET: Final = Number(14, I64)
-    BLOOM_FILTER_LENGTH: Final = Number(15, I32)
-    SIZE_STATISTICS: Final = 16
-    GEOSPATIAL_STATISTICS: Final = 17
+    if len(path) == 1:
+        values.append(value)
+    return at + 1
 
+
+def _collect_of_list(data: bytes, at: int, kind: int, path: tuple[int, ...], values: list[bytes], depth: int) -> int:
+    if kind != LIST:
+        raise FormatError(f"Thrift kind {kind} is there, where a list of structs should be")
+
+    count, element, at = _read_list_header(data, at)
+    if element != STRUCT:
+        raise FormatError(f"a list holds Thrift kind {element} where it should hold structs")
+
+    for _ in range(count):
+        at = _collect_values(data, at, path, values, depth)
+    return at
 
-class ColumnCryptoMetaData:
-    """A union: under which key the column is encrypted."""
 
-    WITH_FOOTER_KEY: Final = 1
-    WITH_COLUMN_KEY: Final = 2
+def _cut_short(data: bytes) -> CutShortError:
+    """The end is not checked byte by byte: a struct is whole when its last byte is there. What is missing raises one of _PAST_THE_END."""
+    return CutShortError(f"it is cut short: it reaches past the end, byte {len(data)}")
 
 
-class EncryptionWithColumnKey:
-    """The column's path, and what a key retriever needs."""
+def _check_depth(depth: int) -> None:
+    if depth > MAX_DEPTH:
+        raise _too_deep()
 
-    PATH_IN_SCHEMA: Final = 1
-    KEY_METADATA: Final = 2
 
+def _too_deep() -> FormatError:
+    return FormatError(f"structs are nested more than {MAX_DEPTH} deep")
 
-class PageHeader:
-    """What stands before each page. The sizes leave the header out; the compressed one includes the page's encryption."""
 
-    TYPE: Final = Number(1, I32)
-    COMPRESSED_PAGE_SIZE: Final = Number(3, I32)
-    CRC: Final = Number(4, I32)
-    DATA_PAGE_HEADER: Final = 5
-    DATA_PAGE_HEADER_V2: Final = 8
+def _read_integer(data: bytes, at: int, kind: int) -> tuple[int, int]:
+    zigzag, at = read_varint(data, at)
+    value = (zigzag >> 1) ^ -(zigzag & 1)
+    # Thrift in C++ cuts such a number to its width, and would read another one.
+    if zigzag >> _BITS[kind]:
+        raise FormatError(f"{value} does not fit Thrift kind {kind}")
+    return value, at
 
 
-class DataPageHeader:
-    """Of a data page of version 1."""
+def _read_field_id(data: bytes, at: int, previous: int) -> tuple[int, int]:
+    """The id of the field whose header is there, and where its value begins."""
+    delta = data[at] >> 4
+    field_id, at = (previous + delta, at + 1) if delta else _read_integer(data, at + 1, I16)
+    # Thrift in C++ keeps ids in 16 bits, where a larger one would become another field's.
+    if not 0 < field_id <= _MAX_FIELD_ID:
+        raise FormatError(f"{field_id} is not a field id")
+    return field_id, at
 
-    ENCODING: Final = Number(2, I32)
-    STATISTICS: Final = 5
 
+def _read_list_header(data: bytes, at: int) -> tuple[int, int, int]:
+    """How many elements there are, their kind, and where the first begins."""
+    header = data[at]
+    count, kind, at = header >> 4, header & 0x0F, at + 1
+    if count == LONG_LIST:
+        count, at = read_varint(data, at)
+        if count < LONG_LIST:
+            raise FormatError("the length of a list is written longer than it needs to be")
 
-class DataPageHeaderV2:
-    """Of a data page of version 2."""
+    # No element takes less than a byte.
+    if count > len(data) - at:
+        raise CutShortError(f"a list of {count} elements is followed by {len(data) - at} bytes")
 
-    STATISTICS: Final = 8
+    return count, kind, at
 
 
-class Encoding:
-    """How the values of a page are encoded."""
+def _locate_fields(data: bytes) -> tuple[dict[int, Located], int]:
+    found: dict[int, Located] = {}
+    field_id, at = 0, 0
+    while (header := data[at]) != STOP:
+        field_id, start = _read_field_id(data, at, field_id)
+        if field_id in found:
+            raise FormatError(f"field {field_id} is there twice")
+        kind = header & 0x0F
+        at = _end_of_value(data, start, kind, 0)
+        found[field_id] = Located(kind, start, at)
 
-    PLAIN: Final = 0
-    RLE_DICTIONARY: Final = 8
+    return found, at + 1
 
 
-class PageType:
-    """Values of PageHeader.TYPE."""
-
-    DATA: Final = 0
-    INDEX: Final = 1
-    DICTIONARY: Final = 2
-    DATA_V2: Final = 3
-
-
-class OffsetIndex:
-    """Where each data page of a chunk is."""
-
-    PAGE_LOCATIONS: Final = 1
-
-
-class PageLocation:
-    """One data page; the size includes its header."""
-
-    OFFSET: Final = Number(1, I64)
-    COMPRESSED_PAGE_SIZE: Final = Number(2, I32)
-
-
-class BloomFilterHeader:
-    """What stands before the bitset of a bloom filter."""
-
-    NUM_BYTES: Final = Number(1, I32)
-
-
-class EncryptionAlgorithm:
-    """A union of two structs with the same fields."""
-
-    AES_GCM_V1: Final = 1
-    AES_GCM_CTR_V1: Final = 2
-
-
-class AesGcmV1:
-    """The fields of AesGcmV1 and AesGcmCtrV1."""
-
-    AAD_PREFIX: Final = 1
-    AAD_FILE_UNIQUE: Final = 2
-    SUPPLY_AAD_PREFIX: Final = 3
-
-
-class FileCryptoMetaData:
-    """Stands in the clear before an encrypted footer."""
-
-    ENCRYPTION_ALGORITHM: Final = 1
-    KEY_METADATA: Final = 2
-    OF_THE_EARLY_DRAFT: Final = (3, 4)
-    """The offset of the footer, in the two forms of 2018; the specification has no such fields."""
-
-
-ALGORITHM_SHAPE: Final[Shape] = {EncryptionAlgorithm.AES_GCM_V1: FLAT, EncryptionAlgorithm.AES_GCM_CTR_V1: FLAT}
-FILE_CRYPTO_META_DATA_SHAPE: Final[Shape] = {FileCryptoMetaData.ENCRYPTION_ALGORITHM: ALGORITHM_SHAPE}
-COLUMN_CHUNK_SHAPE: Final[Shape] = {
-    ColumnChunk.META_DATA: FLAT,
-    ColumnChunk.CRYPTO_METADATA: {ColumnCryptoMetaData.WITH_FOOTER_KEY: FLAT, ColumnCryptoMetaData.WITH_COLUMN_KEY: FLAT},
-}
-FILE_META_DATA_SHAPE: Final[Shape] = {
-    FileMetaData.SCHEMA: FLAT,
-    FileMetaData.ROW_GROUPS: {RowGroup.COLUMNS: DEFERRED},
-    FileMetaData.ENCRYPTION_ALGORITHM: ALGORITHM_SHAPE,
-}
-FOOTER_CRYPTO_SHAPE: Final[Shape] = {FileMetaData.ENCRYPTION_ALGORITHM: ALGORITHM_SHAPE}
-"""Of a footer that is not authenticated yet: only what authenticating it takes."""
-LOGICAL_TYPE_SHAPE: Final[Shape] = {
-    **dict.fromkeys(range(1, 32), FLAT),
-    LogicalType.TIME: {TimeType.UNIT: dict.fromkeys(range(1, 4), FLAT)},
-    LogicalType.TIMESTAMP: {TimeType.UNIT: dict.fromkeys(range(1, 4), FLAT)},
-}
-OFFSET_INDEX_SHAPE: Final[Shape] = {OffsetIndex.PAGE_LOCATIONS: FLAT}
+def _read_binaries(data: bytes) -> tuple[list[bytes], int]:
+    count, kind, at = _read_list_header(data, 0)
+    if kind != BINARY:
+        raise FormatError(f"a list holds Thrift kind {kind} where it should hold binaries")
+
+    values = []
+    for _ in range(count):
+        length, start = read_varint(data, at)
+        at = start + length
+        values.append(data[start:at])
+
+    return values, at
+
+
+def _read_struct(data: bytes, at: int, shape: Shape, depth: int) -> tuple[Struct, int]:
+    _check_depth(depth)
+    fields: dict[int, Field] = {}
+    field_id = 0
+
+    while (header := data[at]) != STOP:
+        field_id, at = _read_field_id(data, at, field_id)
+        # Readers differ in which of two they take, and Arrow has to see what is checked here.
+        if field_id in fields:
+            raise FormatError(f"field {field_id} is there twice")
+
+        kind = header & 0x0F
+        if field_id in shape and kind in (STRUCT, LIST):
+            value, at = _open(data, at, kind, shape[field_id], depth + 1)
+        else:
+            value, at = _read_value(data, at, kind, depth)
+
+        fields[field_id] = Field(kind, value)
+
+    return Struct(fields), at + 1
+
+
+def _open(data: bytes, at: int, kind: int, shape: Shape | None, depth: int) -> tuple[Value, int]:
+    """Read a struct or a list of structs as its shape says; a list of anything else as its bytes."""
+    if kind == STRUCT:
+        return _read_struct(data, at, shape or {}, depth)
+
+    count, element, first = _read_list_header(data, at)
+    if element != STRUCT:
+        return _read_value(data, at, kind, depth)
+    if count > FEW_STRUCTS and count * LEAST_STRUCT > len(data) - first:
+        raise CutShortError(f"a list of {count} structs is followed by {len(data) - first} bytes")
+
+    return _list_structs(data, first, count, depth) if shape is None else _read_structs(data, first, count, shape, depth)
+
+
+def _read_structs(data: bytes, at: int, count: int, shape: Shape, depth: int) -> tuple[list[Struct], int]:
+    structs = []
+    for _ in range(count):
+        struct, at = _read_struct(data, at, shape, depth)
+        structs.append(struct)
+    return structs, at
+
+
+def _list_structs(data: bytes, at: int, count: int, depth: int) -> tuple[list[bytes], int]:
+    structs = []
+    for _ in range(count):
+        start, at = at, _end_of_struct(data, at, depth)
+        structs.append(data[start:at])
+    return structs, at
+
+
+def _read_value(data: bytes, at: int, kind: int, depth: int) -> tuple[Value, int]:
+    if kind in _BITS:
+        return _read_integer(data, at, kind)
+    if kind == BINARY:
+        length, at = read_varint(data, at)
+        return data[at : at + length], at + length
+    if kind in (TRUE, FALSE):
+        return kind == TRUE, at
+
+    end = _end_of_value(data, at, kind, depth)
+
+    return data[at:end], end
+
+
+def _end_of_struct(data: bytes, at: int, depth: int) -> int:
+    # The structs inside fields that are one step are not counted.
+    if depth + _SHALLOW_DEPTH > MAX_DEPTH:
+        raise _too_deep()
+
+    while True:
+        at = _SHALLOW(data, at).end()  # type: ignore[union-attr]  # no field at all is a match too
+        header = data[at]
+        if header == STOP:
+            return at + 1
+        start = at + 1 if header >> 4 else _read_integer(data, at + 1, I16)[1]
+        at = _end_of_value(data, start, header & 0x0F, depth)
+
+
+def _end_of_value(data: bytes, at: int, kind: int, depth: int) -> int:
+    """Where the value of a field of a struct ends that is nested so deep."""
+    if kind == BINARY:
+        length, start = read_varint(data, at)
+        return start + length
+    if kind == STRUCT:
+        return _end_of_struct(data, at, depth + 1)
+    if kind in (LIST, SET):
+        return _end_of_list(data, at, depth + 1)
+    if kind in _BITS:
+        return at + 1 if data[at] < 0x80 else _read_integer(data, at, kind)[1]
+    if kind in (TRUE, FALSE):
+        return at
+    if kind == MAP:
+        return _end_of_map(data, at, depth + 1)
+    if kind == DOUBLE:
+        return at + 8
+    if kind == BYTE:
+        return at + 1
+
+    raise FormatError(f"{kind} is not a Thrift type")
+
+
+def _end_of_element(data: bytes, at: int, kind: int, depth: int) -> int:
+    # In a list a bool takes a byte; in a struct the header of its field says it.
+    return at + 1 if kind in (TRUE, FALSE) else _end_of_value(data, at, kind, depth)
+
+
+def _end_of_list(data: bytes, at: int, depth: int) -> int:
+    # A list in a list costs a byte or two: without this bound a short footer would exhaust the stack.
+    if depth > MAX_DEPTH:
+        raise _too_deep()
+
+    count, kind, at = _read_list_header(data, at)
+    if kind == STRUCT:
+        for _ in range(count):
+            at = _end_of_struct(data, at, depth + 1)
+        return at
+
+    for _ in range(count):
+        at = _end_of_element(data, at, kind, depth)
+    return at
+
+
+def _end_of_map(data: bytes, at: int, depth: int) -> int:
+    _check_depth(depth)
+    count, at = read_varint(data, at)
+    # An empty map has no byte for its kinds.
+    if count == 0:
+        return at
+
+    kinds = data[at]
+    at += 1
+    if count > len(data) - at:
+        raise CutShortError(f"a map of {count} pairs is followed by {len(data) - at} bytes")
+
+    for _ in range(count):
+        at = _end_of_element(data, at, kinds >> 4, depth)
+        at = _end_of_element(data, at, kinds & 0x0F, depth)
+    return at

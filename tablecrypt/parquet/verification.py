@@ -39,7 +39,7 @@ from tablecrypt.parquet.layout import Chunk, FileLayout, Span, encrypted_layout
 from tablecrypt.parquet.modules import GCM_OVERHEAD, LENGTH_BYTES, ModuleCipher, ModuleType, check_page, impossible_length, stated_length
 from tablecrypt.parquet.protected.hidden_columns import hidden_field_id
 from tablecrypt.parquet.storage import Source, open_source
-from tablecrypt.parquet.thrift import ColumnChunk
+from tablecrypt.parquet.structs import ColumnChunk
 from tablecrypt.parquet.uniform import UniformParquetFile
 
 _SHOWN_FAULTS: Final = 10

@@ -58,7 +58,7 @@ import pyarrow.parquet as pq
 
 from tablecrypt.arguments import checked_arguments
 from tablecrypt.errors import ConfigurationError, FormatError
-from tablecrypt.parquet import thrift, thrift_reader
+from tablecrypt.parquet import thrift
 from tablecrypt.parquet.chunk_modules import Page, read_bloom_filter, read_index, read_pages
 from tablecrypt.parquet.columns_apart import ENTRY
 from tablecrypt.parquet.file_keys import FOOTER_KEY_NAME, EncryptingKey, FileKeys, required_keys
@@ -66,7 +66,7 @@ from tablecrypt.parquet.footer import ENCRYPTED_MAGIC, PLAIN_MAGIC, Algorithm, d
 from tablecrypt.parquet.layout import Chunk, FileLayout, Span, encrypted_layout, may_hold_columns_apart, plain_layout
 from tablecrypt.parquet.modules import ModuleCipher, ModuleOrdinals, ModuleType
 from tablecrypt.parquet.storage import Sink, open_sink, open_source
-from tablecrypt.parquet.thrift import (
+from tablecrypt.parquet.structs import (
     OFFSET_INDEX_SHAPE,
     ColumnChunk,
     ColumnCryptoMetaData,
@@ -76,8 +76,8 @@ from tablecrypt.parquet.thrift import (
     OffsetIndex,
     PageLocation,
     RowGroup,
-    Struct,
 )
+from tablecrypt.parquet.thrift import Struct
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -446,7 +446,7 @@ class ModularWriter:
 
     def _moved_index(self, chunk: NewChunk, encoded: bytes) -> bytes:
         with described(chunk.old.location, chunk.old.ordinals.describe(ModuleType.OFFSET_INDEX)):
-            index = thrift_reader.decode(encoded, OFFSET_INDEX_SHAPE)
+            index = thrift.decode(encoded, OFFSET_INDEX_SHAPE)
             locations = index.structs(OffsetIndex.PAGE_LOCATIONS)
             # An entry too many would keep a place of the old file.
             if len(locations) != len(chunk.data_pages):

@@ -17,7 +17,8 @@ from tablecrypt.parquet.layout import encrypted_layout
 from tablecrypt.parquet.protected.hidden_columns import hidden_field_id
 from tablecrypt.parquet.protected.protected_layout import ProtectedLayout
 from tablecrypt.parquet.storage import source_of
-from tablecrypt.parquet.thrift import ColumnChunk, ColumnCryptoMetaData, EncryptionWithColumnKey, Struct
+from tablecrypt.parquet.structs import ColumnChunk, ColumnCryptoMetaData, EncryptionWithColumnKey
+from tablecrypt.parquet.thrift import Struct
 from tablecrypt.table.protection.policy import column_keys
 from tablecrypt.table.table import EncryptedTable
 from tests.support.hidden_column_files import ProtectedFile

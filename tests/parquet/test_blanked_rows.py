@@ -21,7 +21,8 @@ from tablecrypt.parquet import thrift
 from tablecrypt.parquet.protected.carried_over_columns import blank_rows_beside_hidden_columns
 from tablecrypt.parquet.protected.protected_layout import ProtectedLayout
 from tablecrypt.parquet.storage import source_of
-from tablecrypt.parquet.thrift import ColumnMetaData, FileMetaData, RowGroup, Struct
+from tablecrypt.parquet.structs import ColumnMetaData, FileMetaData, RowGroup
+from tablecrypt.parquet.thrift import Struct
 from tablecrypt.parquet.uniform import ReadRequest, UniformParquetWriter
 from tests.support.hidden_column_files import NOTE, PROTECTED, ROWS, SCHEMA, TABLE, ProtectedFile, field
 from tests.support.mutations import flipped

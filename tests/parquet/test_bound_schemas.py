@@ -36,7 +36,8 @@ from tablecrypt.parquet.protected.hidden_columns import hidden_field_id, narrowe
 from tablecrypt.parquet.protected.placeholders import empty_values
 from tablecrypt.parquet.protected.protected_layout import ProtectedLayout
 from tablecrypt.parquet.storage import source_of
-from tablecrypt.parquet.thrift import FileMetaData, SchemaElement, Struct
+from tablecrypt.parquet.structs import FileMetaData, SchemaElement
+from tablecrypt.parquet.thrift import Struct
 from tests.support.hidden_column_files import ProtectedFile
 
 INNER: Final = 5

@@ -18,7 +18,8 @@ from tablecrypt.errors import TamperedFileError
 from tablecrypt.parquet import FileKeys, dataset, encrypt, read_table, thrift
 from tablecrypt.parquet.footer import ENCRYPTED_MAGIC, Algorithm, read_footer
 from tablecrypt.parquet.storage import open_source
-from tablecrypt.parquet.thrift import FileCryptoMetaData, Struct
+from tablecrypt.parquet.structs import FileCryptoMetaData
+from tablecrypt.parquet.thrift import Struct
 from tests.support.modular_files import AAD_PREFIX, plain_file, sample_table
 from tests.support.mutations import flipped
 

@@ -27,7 +27,8 @@ from tablecrypt.parquet.protected.hidden_column_rewriting import RewrittenFile, 
 from tablecrypt.parquet.protected.hidden_columns import hidden_name
 from tablecrypt.parquet.protected.protected_layout import ProtectedLayout
 from tablecrypt.parquet.storage import source_of
-from tablecrypt.parquet.thrift import ColumnChunk, Struct
+from tablecrypt.parquet.structs import ColumnChunk
+from tablecrypt.parquet.thrift import Struct
 from tablecrypt.parquet.uniform import ReadRequest, UniformParquetFile
 from tests.support.hidden_column_files import EMAIL, NOTE, PROTECTED, ROWS, SCHEMA, SECRET, SSN, TABLE, ProtectedFile
 from tests.support.mutations import flipped

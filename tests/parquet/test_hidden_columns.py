@@ -25,7 +25,8 @@ from tablecrypt.parquet.protected.hidden_column_reader import ColumnAccess
 from tablecrypt.parquet.protected.hidden_columns import hidden_name
 from tablecrypt.parquet.protected.protected_layout import ProtectedLayout
 from tablecrypt.parquet.storage import source_of
-from tablecrypt.parquet.thrift import ColumnChunk, FileMetaData, SchemaElement, Struct
+from tablecrypt.parquet.structs import ColumnChunk, FileMetaData, SchemaElement
+from tablecrypt.parquet.thrift import Struct
 from tablecrypt.parquet.uniform import ReadRequest, UniformParquetFile
 from tests.support.hidden_column_files import (
     EMAIL,

@@ -17,7 +17,7 @@ from tablecrypt.parquet import FileKeys, read_table, verify
 from tablecrypt.parquet.footer import read_footer
 from tablecrypt.parquet.layout import FileLayout
 from tablecrypt.parquet.storage import open_source
-from tablecrypt.parquet.thrift import ColumnMetaData
+from tablecrypt.parquet.structs import ColumnMetaData
 from tests.support.modular_files import (
     AAD_PREFIX,
     FOOTER_KEY,

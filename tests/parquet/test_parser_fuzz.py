@@ -18,7 +18,8 @@ from tablecrypt.parquet import FileKeys, decrypt, encrypt, inspect, read_table, 
 from tablecrypt.parquet.chunk_modules import StoredHeader
 from tablecrypt.parquet.footer import Algorithm
 from tablecrypt.parquet.modules import FOOTER_SUFFIX, ModuleCipher
-from tablecrypt.parquet.thrift import FileCryptoMetaData, Struct
+from tablecrypt.parquet.structs import FileCryptoMetaData
+from tablecrypt.parquet.thrift import Struct
 from tests.support.modular_files import FOOTER_KEY, MODES, PARTLY_PLAIN, encrypted, every_module, plain_file, sample_table
 from tests.support.mutations import arbitrary, mutations
 from tests.support.parsers import seeds_of

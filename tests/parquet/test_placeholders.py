@@ -15,11 +15,12 @@ from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import FormatError
 from tablecrypt.keys.bound_schemas import BoundSchema
-from tablecrypt.parquet import thrift_reader
+from tablecrypt.parquet import thrift
 from tablecrypt.parquet.modules import ModuleCipher, ModuleOrdinals, ModuleType, stated_length
 from tablecrypt.parquet.protected.hidden_column_writer import ProtectedField, ProtectedParquetWriter
 from tablecrypt.parquet.protected.placeholders import ErrorPlaceholderSink
-from tablecrypt.parquet.thrift import FLAT, DataPageHeader, Encoding, PageHeader
+from tablecrypt.parquet.structs import DataPageHeader, Encoding, PageHeader
+from tablecrypt.parquet.thrift import FLAT
 from tablecrypt.parquet.uniform import UniformParquetWriter
 
 KEY_METADATA: Final = StandardKeyMetadata(Secret(bytes(range(16))), b"a prefix")
@@ -65,7 +66,7 @@ def _encodings(row_group: bytes, column: int) -> list[int]:
     for module in _modules(row_group):
         suffix = _placeholder(column).suffix(ModuleType.DATA_PAGE_HEADER, len(said))
         if CIPHER.authenticates(suffix, memoryview(module)):
-            header = thrift_reader.decode(bytes(CIPHER.decrypt(suffix, memoryview(module), "")), {PageHeader.DATA_PAGE_HEADER: FLAT})
+            header = thrift.decode(bytes(CIPHER.decrypt(suffix, memoryview(module), "")), {PageHeader.DATA_PAGE_HEADER: FLAT})
             said.append(header.struct(PageHeader.DATA_PAGE_HEADER).integer(DataPageHeader.ENCODING))
     return said
 

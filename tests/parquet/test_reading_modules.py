@@ -19,7 +19,7 @@ from tablecrypt.parquet.layout import FileLayout, encrypted_layout
 from tablecrypt.parquet.modules import ModuleCipher
 from tablecrypt.parquet.reading import PlaintextView
 from tablecrypt.parquet.storage import Sink, source_of
-from tablecrypt.parquet.thrift import ColumnChunk, FileMetaData, SchemaElement
+from tablecrypt.parquet.structs import ColumnChunk, FileMetaData, SchemaElement
 from tests.support.modular_files import (
     FOOTER_KEY,
     GCM_MODES,

@@ -11,8 +11,8 @@ from thrift.transport.TTransport import TMemoryBuffer
 
 from tablecrypt.errors import FormatError
 from tablecrypt.parquet import thrift
-from tablecrypt.parquet.thrift import COLUMN_CHUNK_SHAPE, FILE_META_DATA_SHAPE, Number, SchemaElement, Shape, Struct
-from tablecrypt.parquet.thrift_reader import MAX_DEPTH, CutShortError, decode, decode_binaries, decode_padded, unpadded
+from tablecrypt.parquet.structs import COLUMN_CHUNK_SHAPE, FILE_META_DATA_SHAPE, SchemaElement
+from tablecrypt.parquet.thrift import MAX_DEPTH, CutShortError, Number, Shape, Struct, decode, decode_binaries, decode_padded, unpadded
 from tests.support.mutations import arbitrary
 from tests.support.parsers import seeds_of
 

@@ -9,12 +9,13 @@ from collections.abc import Callable
 import pytest
 
 from tablecrypt.errors import KeyNotFoundError, TamperedFileError
-from tablecrypt.parquet import FileKeys, inspect, read_table, thrift, thrift_reader, verify
+from tablecrypt.parquet import FileKeys, inspect, read_table, thrift, verify
 from tablecrypt.parquet.footer import write_footer
 from tablecrypt.parquet.layout import encrypted_layout
 from tablecrypt.parquet.modules import ModuleCipher
 from tablecrypt.parquet.storage import Sink, open_source
-from tablecrypt.parquet.thrift import COLUMN_CHUNK_SHAPE, ColumnChunk, ColumnMetaData, FileMetaData, RowGroup, Struct
+from tablecrypt.parquet.structs import COLUMN_CHUNK_SHAPE, ColumnChunk, ColumnMetaData, FileMetaData, RowGroup
+from tablecrypt.parquet.thrift import Struct
 from tablecrypt.parquet.verification import FileChecks, OwnedSpan, PieceLengths, Verification, coverage_gaps
 from tests.support import uniform_files
 from tests.support.modular_files import AAD_PREFIX, FOOTER_KEY, MODES, PARTLY_PLAIN, Mode, encrypted, every_module, plain_file, sample_table
@@ -126,7 +127,7 @@ def _with_first_chunk(data: bytes, keys: FileKeys, edit: Callable[[Struct], None
         assert algorithm is not None and keys.footer_key is not None
         group = layout.metadata.structs(FileMetaData.ROW_GROUPS)[0]
         first, *others = group.deferred_structs(RowGroup.COLUMNS)
-        chunk = thrift_reader.decode(first, COLUMN_CHUNK_SHAPE)
+        chunk = thrift.decode(first, COLUMN_CHUNK_SHAPE)
         edit(chunk)
         group.set(RowGroup.COLUMNS, thrift.LIST, [chunk.encode(), *others])
         base = algorithm.admit(keys, "test")

@@ -29,8 +29,8 @@ from tablecrypt.orc.compression import Compression, CompressionKind
 from tablecrypt.orc.protobuf import encode, integer_field
 from tablecrypt.orc.source import FileSource
 from tablecrypt.orc.tail import read_tail
-from tablecrypt.parquet import thrift_reader
-from tablecrypt.parquet.thrift import FILE_META_DATA_SHAPE
+from tablecrypt.parquet import thrift
+from tablecrypt.parquet.structs import FILE_META_DATA_SHAPE
 from tablecrypt.table.deletion_vectors import MAGIC, parse_deletion_vector
 from tablecrypt.table.metadata import MetadataFile, decompressed
 from tests.support.peak_memory import measured
@@ -130,7 +130,7 @@ def of_orc(data: bytes) -> Any:
 
 
 def of_footer(data: bytes) -> Any:
-    return thrift_reader.decode(data, FILE_META_DATA_SHAPE)
+    return thrift.decode(data, FILE_META_DATA_SHAPE)
 
 
 def long_list(field: int, kind: int, count: int) -> bytes:

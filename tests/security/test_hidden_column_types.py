@@ -22,7 +22,8 @@ from tablecrypt.parquet import thrift
 from tablecrypt.parquet.protected.hidden_columns import hidden_field_id
 from tablecrypt.parquet.protected.protected_layout import ProtectedLayout
 from tablecrypt.parquet.storage import source_of
-from tablecrypt.parquet.thrift import ColumnChunk, ColumnCryptoMetaData, EncryptionWithColumnKey, FileMetaData, SchemaElement, Struct
+from tablecrypt.parquet.structs import ColumnChunk, ColumnCryptoMetaData, EncryptionWithColumnKey, FileMetaData, SchemaElement
+from tablecrypt.parquet.thrift import Struct
 from tablecrypt.table.protection.policy import column_keys
 from tablecrypt.table.table import EncryptedTable
 from tests.support.hidden_column_files import ProtectedFile

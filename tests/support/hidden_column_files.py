@@ -16,7 +16,7 @@ from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import AuthenticationError, FormatError, KeyNotFoundError
 from tablecrypt.keys.bound_schemas import BoundSchema
-from tablecrypt.parquet import FileKeys, thrift, thrift_reader
+from tablecrypt.parquet import FileKeys, thrift
 from tablecrypt.parquet.chunk_modules import decrypt_chunk
 from tablecrypt.parquet.columns_apart import structs_of, with_columns_apart
 from tablecrypt.parquet.footer import FileCiphers, read_footer, write_footer
@@ -26,7 +26,8 @@ from tablecrypt.parquet.protected.hidden_column_reader import ColumnAccess
 from tablecrypt.parquet.protected.hidden_column_writer import ProtectedField, ProtectedParquetWriter
 from tablecrypt.parquet.protected.hidden_columns import hidden_name, without_hidden_columns
 from tablecrypt.parquet.storage import Sink, source_of
-from tablecrypt.parquet.thrift import COLUMN_CHUNK_SHAPE, FileMetaData, KeyValue, RowGroup, Struct
+from tablecrypt.parquet.structs import COLUMN_CHUNK_SHAPE, FileMetaData, KeyValue, RowGroup
+from tablecrypt.parquet.thrift import Struct
 from tablecrypt.parquet.uniform import ReadRequest, UniformParquetFile
 
 ROWS: Final = 1000
@@ -140,7 +141,7 @@ class ProtectedFile:
         """
         metadata = with_columns_apart(self.stored_footer())
         groups = metadata.structs(FileMetaData.ROW_GROUPS)
-        chunks = [[thrift_reader.decode(each, COLUMN_CHUNK_SHAPE) for each in group.deferred_structs(RowGroup.COLUMNS)] for group in groups]
+        chunks = [[thrift.decode(each, COLUMN_CHUNK_SHAPE) for each in group.deferred_structs(RowGroup.COLUMNS)] for group in groups]
         change(metadata, chunks)
         for group, its in zip(groups, chunks, strict=True):
             group.set(RowGroup.COLUMNS, thrift.LIST, [chunk.encode() for chunk in its])

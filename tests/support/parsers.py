@@ -52,8 +52,8 @@ from tablecrypt.parquet import FileKeys, inspect, verify
 from tablecrypt.parquet.chunk_modules import StoredHeader
 from tablecrypt.parquet.columns_apart import with_columns_apart
 from tablecrypt.parquet.key_material import KeyMaterial, reference_in, reference_to
-from tablecrypt.parquet.thrift import COLUMN_CHUNK_SHAPE, FILE_META_DATA_SHAPE
-from tablecrypt.parquet.thrift_reader import decode
+from tablecrypt.parquet.structs import COLUMN_CHUNK_SHAPE, FILE_META_DATA_SHAPE
+from tablecrypt.parquet.thrift import decode
 from tablecrypt.parquet.uniform import ReadRequest
 from tablecrypt.table.canonical_metadata import metadata_hash
 from tablecrypt.table.data_file_reader import AvroDataFile

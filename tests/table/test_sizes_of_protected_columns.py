@@ -21,8 +21,8 @@ from tablecrypt.parquet.layout import Chunk, FileLayout, encrypted_layout
 from tablecrypt.parquet.protected.hidden_columns import hidden_name
 from tablecrypt.parquet.protected.protected_layout import ProtectedLayout
 from tablecrypt.parquet.storage import source_of
-from tablecrypt.parquet.thrift import I32, ColumnMetaData, FileMetaData, Number, PageHeader, RowGroup
-from tablecrypt.parquet.thrift_reader import decode
+from tablecrypt.parquet.structs import ColumnMetaData, FileMetaData, PageHeader, RowGroup
+from tablecrypt.parquet.thrift import I32, Number, decode
 from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.protection.policy import LEAST, LEAST_BYTES, column_keys
 from tablecrypt.table.table import EncryptedTable

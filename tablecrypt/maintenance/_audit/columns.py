@@ -46,7 +46,7 @@ from tablecrypt.parquet.footer import FileCiphers, read_checked_end
 from tablecrypt.parquet.layout import FileLayout
 from tablecrypt.parquet.protected.hidden_columns import leaves_of
 from tablecrypt.parquet.storage import Source
-from tablecrypt.parquet.thrift import FileMetaData
+from tablecrypt.parquet.structs import FileMetaData
 from tablecrypt.printable import counted
 from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.protection.exposed_values import ShownPartitions, deleted_by

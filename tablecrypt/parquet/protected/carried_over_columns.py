@@ -51,7 +51,8 @@ from tablecrypt.parquet.protected.hidden_columns import around_fields, leaves_of
 from tablecrypt.parquet.protected.placeholders import is_error_placeholder
 from tablecrypt.parquet.protected.protected_layout import ProtectedLayout
 from tablecrypt.parquet.storage import Sink, Source, source_of
-from tablecrypt.parquet.thrift import ColumnChunk, ColumnMetaData, FileMetaData, PhysicalType, RowGroup, Struct
+from tablecrypt.parquet.structs import ColumnChunk, ColumnMetaData, FileMetaData, PhysicalType, RowGroup
+from tablecrypt.parquet.thrift import Struct
 from tablecrypt.parquet.writing import FileEncryption, PlacedChunk, write_pages
 
 _PIECE: Final = 4 * 1024 * 1024

@@ -42,7 +42,8 @@ from tablecrypt.parquet.protected.hidden_columns import of_shown_columns
 from tablecrypt.parquet.protected.placeholders import nulls_of_error_placeholder
 from tablecrypt.parquet.protected.protected_layout import ProtectedLayout
 from tablecrypt.parquet.storage import FileView, Sink, Source
-from tablecrypt.parquet.thrift import ColumnChunk, ColumnMetaData, FileMetaData, RowGroup, SchemaElement, Struct
+from tablecrypt.parquet.structs import ColumnChunk, ColumnMetaData, FileMetaData, RowGroup, SchemaElement
+from tablecrypt.parquet.thrift import Struct
 
 _NOT_IN_A_PLACEHOLDER: Final = (
     ColumnChunk.OFFSET_INDEX_OFFSET,

@@ -55,7 +55,8 @@ from tablecrypt.parquet.protected.hidden_columns import (
 from tablecrypt.parquet.protected.placeholders import blanks, error_placeholder_pages
 from tablecrypt.parquet.protected.protected_layout import KeyByField, ProtectedLayout
 from tablecrypt.parquet.storage import Sink, source_of
-from tablecrypt.parquet.thrift import ColumnMetaData, FileMetaData, KeyValue, RowGroup, SchemaElement, Struct
+from tablecrypt.parquet.structs import ColumnMetaData, FileMetaData, KeyValue, RowGroup, SchemaElement
+from tablecrypt.parquet.thrift import Struct
 from tablecrypt.parquet.writing import STRIPPED, FileEncryption, ModularWriter, PlacedChunk
 
 _ARROW_SCHEMA: Final = b"ARROW:schema"

@@ -27,7 +27,7 @@ from tablecrypt._bytes import flat_view, write_all
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.keys.bound_schemas import BoundSchema
-from tablecrypt.parquet import thrift, thrift_reader
+from tablecrypt.parquet import thrift
 from tablecrypt.parquet.file_keys import FileKeys
 from tablecrypt.parquet.footer import TAIL_LENGTH, FileCiphers, encrypted_footer
 from tablecrypt.parquet.layout import plain_layout
@@ -44,7 +44,8 @@ from tablecrypt.parquet.protected.hidden_columns import (
 )
 from tablecrypt.parquet.protected.placeholders import ErrorPlaceholderSink, blanks, error_placeholder_chunk
 from tablecrypt.parquet.storage import Sink, open_source
-from tablecrypt.parquet.thrift import COLUMN_CHUNK_SHAPE, ColumnMetaData, FileMetaData, RowGroup, Struct
+from tablecrypt.parquet.structs import COLUMN_CHUNK_SHAPE, ColumnMetaData, FileMetaData, RowGroup
+from tablecrypt.parquet.thrift import Struct
 from tablecrypt.parquet.uniform import UniformParquetWriter
 from tablecrypt.parquet.writing import FileEncryption, NewChunk, PlacedChunk, write_pages
 
@@ -217,7 +218,7 @@ class ProtectedParquetWriter:
         chunks = list(group.deferred_structs(RowGroup.COLUMNS))
         # Statistics of blanks would say that all values are null or empty, and a filter would skip the row group instead of failing.
         for column in self._error_placeholders:
-            chunks[column] = error_placeholder_chunk(thrift_reader.decode(chunks[column], COLUMN_CHUNK_SHAPE)).encode()
+            chunks[column] = error_placeholder_chunk(thrift.decode(chunks[column], COLUMN_CHUNK_SHAPE)).encode()
         copy = group.copy()
         for chunk in hidden_leaves:
             self._encryption.put_metadata(chunk.struct, chunk.metadata, chunk.ordinals, chunk.path)

@@ -31,12 +31,11 @@ from typing import Final
 
 from tablecrypt.errors import FormatError, TamperedFileError
 from tablecrypt.keys.bound_schemas import BoundSchema, SchemaNode
-from tablecrypt.parquet import thrift, thrift_reader
+from tablecrypt.parquet import thrift
 from tablecrypt.parquet.chunk_modules import Page, StoredHeader, read_pages
 from tablecrypt.parquet.columns_apart import end_of, left_out, set_apart
 from tablecrypt.parquet.layout import Chunk, leaf_paths
-from tablecrypt.parquet.thrift import (
-    FLAT,
+from tablecrypt.parquet.structs import (
     LOGICAL_TYPE_SHAPE,
     DataPageHeader,
     DataPageHeaderV2,
@@ -47,9 +46,9 @@ from tablecrypt.parquet.thrift import (
     PhysicalType,
     Repetition,
     SchemaElement,
-    Struct,
     TimeType,
 )
+from tablecrypt.parquet.thrift import FLAT, Struct
 
 HIDDEN_PREFIX: Final = "__protected__."
 _HIDDEN_NAME: Final = re.compile(re.escape(HIDDEN_PREFIX) + "([1-9][0-9]{0,9})")
@@ -302,7 +301,7 @@ def pages_of_hidden_column(chunk: Chunk) -> Iterator[Page]:
     Those of the whole chunk are in its metadata, by which readers leave out row groups.
     """
     for page in read_pages(chunk):
-        header = thrift_reader.decode(page.header.encoded, {PageHeader.DATA_PAGE_HEADER: FLAT, PageHeader.DATA_PAGE_HEADER_V2: FLAT})
+        header = thrift.decode(page.header.encoded, {PageHeader.DATA_PAGE_HEADER: FLAT, PageHeader.DATA_PAGE_HEADER_V2: FLAT})
         told = [(kind, field) for kind, field in _STATISTICS.items() if kind in header and field in header.struct(kind)]
         for kind, field in told:
             header.struct(kind).remove(field)
@@ -393,7 +392,7 @@ def _encoded_field(field_id: int, field: thrift.Field) -> bytes:
 
 @lru_cache(maxsize=256)
 def _logical_type(stored: bytes) -> Struct:
-    return thrift_reader.decode(stored, LOGICAL_TYPE_SHAPE)
+    return thrift.decode(stored, LOGICAL_TYPE_SHAPE)
 
 
 def _node(element: Struct) -> SchemaNode:

@@ -30,11 +30,12 @@ import pyarrow as pa
 
 from tablecrypt._bytes import write_all
 from tablecrypt.errors import FormatError
-from tablecrypt.parquet import thrift, thrift_reader
+from tablecrypt.parquet import thrift
 from tablecrypt.parquet.chunk_modules import Page, StoredHeader, read_pages
 from tablecrypt.parquet.layout import Chunk
 from tablecrypt.parquet.modules import GCM_OVERHEAD, ModuleCipher, ModuleOrdinals, ModuleType, stated_length
-from tablecrypt.parquet.thrift import FLAT, ColumnChunk, ColumnMetaData, DataPageHeader, Encoding, PageHeader, Struct
+from tablecrypt.parquet.structs import ColumnChunk, ColumnMetaData, DataPageHeader, Encoding, PageHeader
+from tablecrypt.parquet.thrift import FLAT, Struct
 from tablecrypt.parquet.writing import STRIPPED
 
 _LOCATION: Final = "the new Parquet file"
@@ -146,7 +147,7 @@ def nulls_of_error_placeholder(chunk: Chunk) -> memoryview:
 @lru_cache(maxsize=64)
 def _with_encoding(header: bytes, encoding: int) -> bytes:
     """Return a page header that says another encoding. Most pages of blanks have the same one."""
-    decoded = thrift_reader.decode(header, {PageHeader.DATA_PAGE_HEADER: FLAT})
+    decoded = thrift.decode(header, {PageHeader.DATA_PAGE_HEADER: FLAT})
     decoded.struct(PageHeader.DATA_PAGE_HEADER).set(DataPageHeader.ENCODING, thrift.I32, encoding)
     return decoded.encode()
 

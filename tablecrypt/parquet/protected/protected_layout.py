@@ -49,7 +49,7 @@ from tablecrypt.parquet.protected.hidden_columns import (
 )
 from tablecrypt.parquet.protected.placeholders import is_error_placeholder
 from tablecrypt.parquet.storage import Source
-from tablecrypt.parquet.thrift import FileMetaData
+from tablecrypt.parquet.structs import FileMetaData
 
 KeyByField = Callable[[int, bytes], Secret]
 """Returns the DEK of a hidden column: field id, key metadata. Raises what its key service raises."""
