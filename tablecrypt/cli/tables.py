@@ -90,9 +90,12 @@ def orphans(run: Run, table: str, yes: bool, **options: Any) -> None:
 @command_of("unshare")
 def unshare(run: Run, table: str, share: str, yes: bool, **options: Any) -> None:
     """Ask, and end the share."""
-    if not run.dry_run:
+    loaded = run.settings.table(table)
+    if not run.dry_run and not yes:
+        # Nobody is asked about a share that there is not, or that cannot be ended.
+        replace(run, dry_run=True).call(loaded, share=share, **options)
         confirm(f"Whom share {share} of {table} is for will open nothing by it any more. Go on?", yes)
-    result = run.call(run.settings.table(table), share=share, **options)
+    result = run.call(loaded, share=share, **options)
     show(result, run.as_json)
     if result.failed:
         end_with_found()

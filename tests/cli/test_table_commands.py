@@ -9,8 +9,10 @@ import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
+from tablecrypt.maintenance import share, shares
 from tests.support.aws import AwsServer
 from tests.support.command import Command, Done, in_shell
+from tests.support.shares import Partner
 from tests.support.tables import MASTER_KEY, TEAM_SCHEMA, encrypted_sql_catalog, folder_of, maintained_table, team_rows
 
 pytestmark = pytest.mark.slow
@@ -54,6 +56,20 @@ def test_reencrypt_takes_a_filter_an_age_and_a_length(command: Command, table: T
     assert result_of(command.run(*arguments))["data_files"] == 2
     assert result_of(command.run(*arguments, "--older-than", "1d"))["data_files"] == 0
     assert result_of(command.run(*arguments, "--older-than", "2999-01-01"))["data_files"] == 2
+
+
+def test_unshare_asks_about_no_share_that_the_table_does_not_have(command: Command, table: Table) -> None:
+    refused = command.run("unshare", "db.rows", "s3://partner/orders")
+    assert refused.code == 2
+    assert "db.rows has no live share 's3://partner/orders'; it has none" in refused.stderr
+    assert "--yes" not in refused.stderr
+
+
+def test_unshare_asks_about_a_share_that_there_is(command: Command, table: Table, partner: Partner) -> None:
+    shared = share(table, partner.key_id, partner.location)
+    refused = command.run("unshare", "db.rows", shared.share_uuid)
+    assert (refused.code, "--yes" in refused.stderr) == (2, True)
+    assert [each.share_uuid for each in shares(table).shares] == [shared.share_uuid]
 
 
 def test_migrate_asks_then_encrypts(command: Command, catalog: Catalog) -> None:
