@@ -77,7 +77,7 @@ class _ReadByEngines(ScanForOthers, BaseScan):
     def update(self, **overrides: Any) -> Self:
         """Return the scan with other arguments; `masked` may be among them."""
         if (masked := overrides.pop("masked", self.masked)) is not None:
-            one_of("masked", masked, (MASK, ERROR))
+            masked = one_of("masked", masked, (MASK, ERROR))
         updated = super().update(**overrides)
         updated.masked = masked
         return updated

@@ -226,10 +226,10 @@ class EncryptedProducer(ProducerAdapter):
 
     def _column_entries(self, metadata: EncryptedTableMetadata) -> tuple[EncryptedKey, ...]:
         """Return the entries of encryption-keys that protected columns of the added files need."""
+        # Of every added file, whether or not columns are protected: one without a key, or with another length than its key says, ends here.
+        prefixes = [key_metadata_of(file).aad_prefix for file in self.added_data_files]
         pending = self.table_io.manager.pending_columns
-        if not pending.used:
-            return ()
-        return pending.new_entries(metadata.key_ring, (key_metadata_of(file).aad_prefix for file in self.added_data_files))
+        return pending.new_entries(metadata.key_ring, prefixes) if pending.used else ()
 
     @property
     def parent_manifests(self) -> Sequence[ManifestFile]:
