@@ -533,7 +533,7 @@ def test_a_count_that_does_not_fit_the_manifest_is_refused(new_table: NewTable) 
         ({"min_input_files": 1}, "min_input_files is 1"),
         ({"delete_ratio": 0}, "delete_ratio is 0"),
         ({"delete_files": 0}, "delete_files is 0"),
-        ({"sort_by": ["id", "nothing"]}, "sort_by names nothing"),
+        ({"sort_by": ["id", "nothing"]}, "sort_by names 'nothing'"),
         ({"partial_progress": 0}, "partial_progress is 0"),
         ({"workers": 0}, "workers is 0"),
     ],

@@ -26,6 +26,8 @@ class Sides:
         change(self._java, self._name, self._turn)
         location = self._java.metadata_location(self._name)
         self._java.unregister(self._name)
+        # A catalog that has a table twice deletes none of its files.
+        self.table.catalog.drop_table(self.table.name())
         self.table = self.table.catalog.register_table(f"{self._name}_{self._turn}", location)
 
     def assert_equal(self, *, every_snapshot: bool = False) -> None:
