@@ -23,7 +23,7 @@ from pyiceberg.table import CommitTableResponse, StagedTable, Table
 from pyiceberg.table.update import TableRequirement, TableUpdate
 from pyiceberg.typedef import EMPTY_DICT, Identifier
 from pyiceberg.types import strtobool
-from sqlalchemy import Select, and_, make_url, select
+from sqlalchemy import Select, make_url, select
 from sqlalchemy.exc import ArgumentError as SQLArgumentError
 from sqlalchemy.exc import DBAPIError, IntegrityError, NoSuchModuleError
 from sqlalchemy.orm import Session
@@ -40,7 +40,7 @@ from tablecrypt_catalog.pins.client import PinCheck
 from tablecrypt_catalog.pins.record import NO_MOVES, Moves, TableVersion, TrustedTable, creation, moves_of, table_version
 from tablecrypt_catalog.pins.sql import (
     PIN_COLUMNS,
-    PINS,
+    WITH_PINS,
     create_pins_table,
     delete_pin,
     drop_pins_table,
@@ -335,8 +335,7 @@ class EncryptedSqlCatalog(EncryptionMixin, SqlCatalogAdapter):
 
     @cached_property
     def _row_and_pin(self) -> Select[Any]:
-        same_key = and_(*(PINS.c[name] == ROWS.c[name] for name in ("catalog_name", "table_namespace", "table_name")))
-        return select(ROWS.c.metadata_location, *PIN_COLUMNS).select_from(ROWS.outerjoin(PINS, same_key)).where(self.is_row)
+        return select(ROWS.c.metadata_location, *PIN_COLUMNS).select_from(WITH_PINS).where(self.is_row)
 
     def _verified(
         self, identifier: str | Identifier, pin: TableVersion | None, seen: TableVersion, moved: Moves = NO_MOVES

@@ -156,11 +156,11 @@ _MOVING: Final = update(PINS).where(_IS_PIN, PINS.c.metadata_location == bindpar
 _NAMING: Final = select(PINS.c.table_namespace, PINS.c.table_name).where(
     PINS.c.catalog_name == bindparam("of_catalog"), PINS.c.table_uuid == bindparam("uuid"), not_(_IS_PIN)
 )
-
-
+WITH_PINS: Final = ROWS.outerjoin(PINS, and_(*(PINS.c[name] == ROWS.c[name] for name in ("catalog_name", "table_namespace", "table_name"))))
+"""The rows of iceberg_tables, each with its pin, or with nulls where it has none."""
 _ENTERED: Final = (
     select(ROWS.c.catalog_name, ROWS.c.table_namespace, ROWS.c.table_name)
-    .outerjoin(PINS, and_(*(PINS.c[name] == ROWS.c[name] for name in ("catalog_name", "table_namespace", "table_name"))))
+    .select_from(WITH_PINS)
     .where(not_(has_key(ROWS)), or_(PINS.c.table_uuid == bindparam("uuid"), ROWS.c.metadata_location == bindparam("location")))
 )
 
