@@ -340,8 +340,6 @@ class VerifyState:
             raise ConfigurationError(f"{path} is a folder: name a file")
         if not path.absolute().parent.is_dir():
             raise ConfigurationError(f"{path}: there is no folder {path.parent}")
-        if path.is_dir():
-            raise ConfigurationError(f"{path} is a folder: name a file in it")
 
         if path.exists():
             self._read()
