@@ -27,6 +27,7 @@ from urllib3.exceptions import HTTPError
 
 from tablecrypt.errors import FormatError
 from tablecrypt.printable import printable
+from tablecrypt.table.metadata import DECOMPRESSED_RATIO, SMALL_DECOMPRESSED
 
 _PIECE: Final = 64 * 1024
 """Bytes that are read, or decompressed, at once."""
@@ -47,8 +48,8 @@ class AnswerLimits:
     silence_s: float = 300
     body_s: float = 900
     size: int = 512 * 2**20
-    decompressed: int = 32 * 2**20
-    ratio: int = 64
+    decompressed: int = SMALL_DECOMPRESSED
+    ratio: int = DECOMPRESSED_RATIO
 
 
 def bound_answers(session: Session, limits: AnswerLimits = AnswerLimits()) -> None:

@@ -94,8 +94,9 @@ ListReader: TypeAlias = Callable[[EncryptingFileIO, str, StandardKeyMetadata], M
 _GZIP_SUFFIXES: Final = (".gz.metadata.json", ".metadata.json.gz")
 _GZIP: Final = 31
 """zlib's window bits for a gzip stream of any window."""
-_SMALL: Final = 32 * 1024 * 1024
-_RATIO: Final = 64
+SMALL_DECOMPRESSED: Final = 32 * 1024 * 1024
+DECOMPRESSED_RATIO: Final = 64
+"""JSON from whoever may write it comes to so many bytes, or to so many times those of which it is decompressed."""
 _NO_KEYS: Final = KeyRing()
 MOST_KEPT_BYTES: Final = 32 * 1024 * 1024
 """How many bytes of JSON all that is kept was at most: 30,000 snapshots of one table. Parsed, they take several times as much."""
@@ -451,7 +452,7 @@ def decompressed(location: str, stored: bytes, may_be_cut: bool = False) -> byte
     if not location.endswith(_GZIP_SUFFIXES):
         return stored
 
-    limit = max(_SMALL, _RATIO * len(stored))
+    limit = max(SMALL_DECOMPRESSED, DECOMPRESSED_RATIO * len(stored))
     found, rest = bytearray(), stored
 
     try:
