@@ -24,9 +24,9 @@ from tablecrypt.engines.tasks import READ_AHEAD
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.table.datasets.castable import cast_batch
 from tablecrypt.table.file_entries import FileEntryCodec
-from tablecrypt.table.metadata import EncryptedTableMetadata, has_column_keys
+from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.planning import EncryptedFileScanTask
-from tablecrypt.table.protection.visible_columns import ERROR, visible_columns
+from tablecrypt.table.protection.visible_columns import ERROR, opened_columns
 from tablecrypt.table.reader import ReadOptions, TaskReader, prefetched
 from tablecrypt.table.scan import EncryptedDataScan, EncryptedIncrementalAppendScan, counts_whole
 from tablecrypt.table.table import EncryptedTable
@@ -132,7 +132,7 @@ def planned_read(scan: EncryptedScan, engine: str) -> ReadPlan:
     metadata, io = cast("EncryptedTableMetadata", scan.table_metadata), cast("TableFileIO", scan.io)
     projected, masked = scan.projection(), scan.masked or ERROR
     filtered = extract_field_ids(bind(metadata.schema(), scan.row_filter, case_sensitive=scan.case_sensitive))
-    opened = visible_columns(metadata, io, projected, filtered, masked).opened if has_column_keys(metadata) else frozenset[int]()
+    opened = opened_columns(metadata, io, projected, filtered, masked)
     job = WorkerJob.on(metadata, io, engine)
     # Only the columns that this read opens: tasks need no right to the others, and cannot leak them.
     access = job.access(opened)

@@ -23,7 +23,7 @@ from tablecrypt.spark.broadcast_keys import brings_keys_by_spark, issue_by_broad
 from tablecrypt.spark.network import check_credentials_stay_private, check_network, kms_properties, warn_of_open_network
 from tablecrypt.table.metadata import has_column_keys
 from tablecrypt.table.planning import EncryptedFileScanTask
-from tablecrypt.table.protection.visible_columns import ERROR, MASK, visible_columns
+from tablecrypt.table.protection.visible_columns import ERROR, MASK, opened_columns
 from tablecrypt.table.scan import EncryptedDataScan, EncryptedIncrementalAppendScan
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import name_of
@@ -230,9 +230,7 @@ def readable_columns(table: EncryptedTable, projected: Schema, filtered: set[int
     Raises:
         ColumnKeyDeniedError: values are needed that this user may not see.
     """
-    if not has_column_keys(table.metadata):
-        return frozenset()
-    return visible_columns(table.metadata, table.io, projected, filtered, masked).opened
+    return opened_columns(table.metadata, table.io, projected, filtered, masked)
 
 
 def ordered_projection(scan: EncryptedDataScan | EncryptedIncrementalAppendScan, columns: Sequence[str] | None) -> Schema:

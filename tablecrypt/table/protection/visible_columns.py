@@ -35,7 +35,7 @@ from tablecrypt.parquet.protected.hidden_arrays import path_to, replaced_array
 from tablecrypt.parquet.protected.hidden_column_reader import ColumnAccess
 from tablecrypt.parquet.protected.placeholders import blanks
 from tablecrypt.parquet.uniform import PositionedBatch, ReadRequest
-from tablecrypt.table.metadata import EncryptedTableMetadata
+from tablecrypt.table.metadata import EncryptedTableMetadata, has_column_keys
 from tablecrypt.table.protection.authenticated import check_declared
 from tablecrypt.table.protection.policy import column_keys, policy_of, unreadable
 from tablecrypt.table.table_files import OpensColumnKeys
@@ -115,6 +115,14 @@ class VisibleColumns:
                     f"{location}: another engine has deleted rows of it by the values of the protected column {name!r}: such "
                     "deletes are not read. Roll the branch back to the snapshot before, and delete the rows through tablecrypt"
                 )
+
+
+def opened_columns(metadata: TableMetadata, io: EncryptingFileIO, projected: Schema, filtered: set[int], masked: str) -> frozenset[int]:
+    """Return the field ids of the protected columns whose values a read opens: none in a table that has and had none.
+
+    Arguments and errors are those of `visible_columns`.
+    """
+    return visible_columns(metadata, io, projected, filtered, masked).opened if has_column_keys(metadata) else frozenset()
 
 
 def visible_columns(metadata: TableMetadata, io: EncryptingFileIO, projected: Schema, filtered: set[int], masked: str) -> VisibleColumns:
