@@ -82,8 +82,15 @@ from tablecrypt.parquet.thrift import Struct
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
+Random = Callable[[int], bytes]
 FILE_UNIQUE_LENGTH: Final = 8
-
+ROW_GROUP_SIZE: Final = 1024 * 1024
+"""Rows in a row group, where the caller does not say: as many as pyarrow puts there."""
+_EXCLUDED: Final = {
+    "encryption_properties": "the keys say how the file is encrypted",
+    "metadata_collector": "the metadata of the file is encrypted with it",
+    "filesystem": "give a URI or an open file as the sink",
+}
 STRIPPED: Final = (
     ColumnMetaData.KEY_VALUE_METADATA,
     ColumnMetaData.STATISTICS,
@@ -456,16 +463,6 @@ class ModularWriter:
             location.set(PageLocation.OFFSET, thrift.I64, page.start)
             location.set(PageLocation.COMPRESSED_PAGE_SIZE, thrift.I32, page.length)
         return index.encode()
-
-
-Random = Callable[[int], bytes]
-ROW_GROUP_SIZE: Final = 1024 * 1024
-"""Rows in a row group, where the caller does not say: as many as pyarrow puts there."""
-_EXCLUDED: Final = {
-    "encryption_properties": "the keys say how the file is encrypted",
-    "metadata_collector": "the metadata of the file is encrypted with it",
-    "filesystem": "give a URI or an open file as the sink",
-}
 
 
 @checked_arguments(but=("keys",))
