@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from copy import copy
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Final, cast
 
 import pyarrow as pa
 import pytest
@@ -17,7 +16,7 @@ from pyiceberg.types import LongType, NestedField, StringType
 from tablecrypt.errors import FormatError
 from tablecrypt.maintenance import verify
 from tablecrypt.manifests import EncryptedDataFile
-from tablecrypt.manifests.records import DATA_FILE_POSITIONS, key_metadata_of
+from tablecrypt.manifests.records import key_metadata_of
 from tablecrypt.table.deletion_vectors import RowDelta
 from tablecrypt.table.planning import EncryptedFileScanTask
 from tablecrypt.table.reader import TaskReader
@@ -25,6 +24,7 @@ from tablecrypt.table.snapshots import CommitOptions
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.transaction import EncryptedTransaction
 from tablecrypt_catalog import EncryptedSqlCatalog
+from tests.support.handwritten_manifests import named_otherwise
 from tests.support.plaintext import CANARY
 from tests.support.protected_tables import add_once_more
 from tests.support.table_files import TableFiles
@@ -46,17 +46,9 @@ def read(files: TableFiles, data: EncryptedDataFile, *deletes: EncryptedDataFile
     return sum(len(batch) for batch in reader.batches(EncryptedFileScanTask(data, set(deletes))))
 
 
-def claiming(file: EncryptedDataFile, **fields: Any) -> EncryptedDataFile:
-    """The file, in an entry that says this of it."""
-    other = copy(file)
-    for name, value in fields.items():
-        other[DATA_FILE_POSITIONS[name]] = value
-    return other
-
-
 def without_length(file: EncryptedDataFile) -> EncryptedDataFile:
     """The file, whose key metadata does not say how long it is."""
-    return claiming(file, key_metadata=replace(key_metadata_of(file), file_length=None).encode())
+    return named_otherwise(file, key_metadata=replace(key_metadata_of(file), file_length=None).encode())
 
 
 @pytest.mark.parametrize("claimed", [0, 99, 101, 2**40])
@@ -67,7 +59,7 @@ def test_a_data_file_of_other_rows_than_its_entry_claims_is_refused(files: Table
     data = make(files)
     assert read(files, data) == 100
     with pytest.raises(FormatError, match=f"{data.file_path}.*100 rows.* its manifest entry says {claimed}|rows or more"):
-        read(files, claiming(data, record_count=claimed))
+        read(files, named_otherwise(data, record_count=claimed))
 
 
 @pytest.mark.parametrize("kind", ["positions", "equality"])
@@ -78,7 +70,7 @@ def test_a_delete_file_of_other_rows_than_its_entry_claims_is_refused(files: Tab
         "equality": lambda: files.equality_deletes(pa.table({"id": pa.array([3], pa.int64())}), [1]),
     }[kind]()
     with pytest.raises(FormatError, match=f"{delete.file_path}: has 1 rows, its manifest entry says 2"):
-        read(files, data, claiming(delete, record_count=2))
+        read(files, data, named_otherwise(delete, record_count=2))
 
 
 @pytest.mark.parametrize("with_key_length", [True, False])
@@ -88,14 +80,14 @@ def test_a_file_of_another_length_than_its_entry_claims_is_refused(files: TableF
     assert read(files, known) == 100
     # A scan in parts would leave out what lies beyond.
     with pytest.raises(FormatError, match=f"{data.file_path}.* manifest entry says {data.file_size_in_bytes - 1}"):
-        read(files, claiming(known, file_size_in_bytes=data.file_size_in_bytes - 1))
+        read(files, named_otherwise(known, file_size_in_bytes=data.file_size_in_bytes - 1))
 
 
 def test_a_deletion_vector_of_another_length_than_its_entry_claims_is_refused(files: TableFiles) -> None:
     data = files.data(ROWS)
     vector = files.deletion_vector(data.file_path, [3])
     with pytest.raises(FormatError, match=f"{vector.file_path}: its manifest entry says 1 bytes"):
-        read(files, data, claiming(vector, file_size_in_bytes=1))
+        read(files, data, named_otherwise(vector, file_size_in_bytes=1))
 
 
 def problems(table: EncryptedTable, quick: bool = False) -> set[tuple[str, str]]:
@@ -126,7 +118,7 @@ def test_verify_reports_rows_that_an_entry_claims(catalog: EncryptedSqlCatalog, 
 def test_verify_reports_what_a_second_entry_of_a_file_claims(catalog: EncryptedSqlCatalog) -> None:
     table = new_table(catalog, "db.t", SCHEMA, appends=[ROWS])
     [file] = data_files(table)
-    add(table, claiming(EncryptedDataFile.of(file), record_count=1, first_row_id=None))
+    add(table, named_otherwise(EncryptedDataFile.of(file), record_count=1, first_row_id=None))
     assert problems(table) == {(file.file_path, "rows")}
 
 
@@ -144,16 +136,16 @@ def test_no_file_is_committed_whose_entry_and_key_metadata_have_other_lengths(ca
     table = new_table(catalog, "db.t", SCHEMA, appends=[ROWS])
     [file] = data_files(table)
     with pytest.raises(FormatError, match=f"{file.file_path}: its manifest entry says 1 bytes"):
-        add(table, claiming(EncryptedDataFile.of(file), file_size_in_bytes=1, first_row_id=None))
+        add(table, named_otherwise(EncryptedDataFile.of(file), file_size_in_bytes=1, first_row_id=None))
 
 
 def test_verify_reports_rows_of_avro_files_and_of_position_deletes(catalog: EncryptedSqlCatalog) -> None:
     table = new_table(catalog, "db.t", SCHEMA, appends=[ROWS])
     files, [data] = TableFiles(folder_of(table), table.schema()), data_files(table)
     good, claimed = (files.avro_data(AVRO, [{"id": 1}] * 3) for _ in range(2))
-    add(table, good, claiming(claimed, record_count=4))
+    add(table, good, named_otherwise(claimed, record_count=4))
     deletes = files.position_deletes([(data.file_path, 3)])
-    add_deletes(table, claiming(deletes, record_count=2))
+    add_deletes(table, named_otherwise(deletes, record_count=2))
     assert problems(table) == {(claimed.file_path, "rows"), (deletes.file_path, "rows")}
 
 
@@ -162,7 +154,7 @@ def test_verify_reports_a_deletion_vector_that_its_entry_does_not_fit(catalog: E
     table = new_table(catalog, "db.t", SCHEMA, appends=[ROWS])
     files, [data] = TableFiles(folder_of(table), table.schema()), data_files(table)
     vector = files.deletion_vector(data.file_path, [3])
-    add_deletes(table, claiming(vector, **claim))
+    add_deletes(table, named_otherwise(vector, **claim))
     with pytest.raises(FormatError, match=vector.file_path):
         table.refresh().scan().to_arrow()
     assert problems(table) == {(vector.file_path, "deletion vector")}

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterable, Mapping
-from copy import copy
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
@@ -25,7 +24,7 @@ from pyiceberg.typedef import Identifier
 from pyiceberg.types import DecimalType, ListType, LongType, NestedField, StringType, StructType
 
 from tablecrypt.kms.memory import MemoryKeyManagementClient
-from tablecrypt.manifests.records import DATA_FILE_POSITIONS, STATISTICS, EncryptedDataFile, key_metadata_of
+from tablecrypt.manifests.records import STATISTICS, key_metadata_of
 from tablecrypt.parquet import FileKeys
 from tablecrypt.parquet.chunk_modules import decrypt_chunk
 from tablecrypt.parquet.layout import encrypted_layout
@@ -39,6 +38,7 @@ from tablecrypt.table.write import write_data_files
 from tablecrypt_catalog import EncryptedSqlCatalog
 from tests.support import write_only_kms
 from tests.support.bound_schemas import OF_TEXT
+from tests.support.handwritten_manifests import named_otherwise
 from tests.support.tables import encrypted_table, metadata_of, new_table, path_of
 
 TABLE_KEY: Final = "orders"
@@ -161,12 +161,9 @@ def add_once_more(table: EncryptedTable, file: DataFile, stored: bytes, **fields
     """Commit a file beside one of the table, with its key and an entry like its own, but for these fields. Returns its location."""
     location = file.file_path.replace(".parquet", f"-{secrets.token_hex(4)}.parquet")
     path_of(location).write_bytes(stored)
-    entry = copy(EncryptedDataFile.of(file))
-    entry.spec_id = file.spec_id
     key_metadata = key_metadata_of(file).with_file_length(len(stored)).encode()
     own = {"file_path": location, "file_size_in_bytes": len(stored), "key_metadata": key_metadata, "first_row_id": None}
-    for name, value in {**own, **fields}.items():
-        entry[DATA_FILE_POSITIONS[name]] = value
+    entry = named_otherwise(file, **{**own, **fields})
 
     with table.transaction() as transaction:
         cast("EncryptedTransaction", transaction).append_producer(CommitOptions()).commit_files([entry])
