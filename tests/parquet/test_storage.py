@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import io
+import subprocess
+import sys
 from pathlib import Path
-from threading import Event, Thread
 
 import pyarrow as pa
 import pytest
@@ -16,6 +17,26 @@ from tests.support.modular_files import FOOTER_KEY, ID_KEY, plain_file, sample_t
 
 DATA = bytes(range(256)) * 4
 KEYS = FileKeys(FOOTER_KEY, {"id": ID_KEY})
+
+LETS_GO_AT_THE_END = """
+import atexit
+from threading import Event, Thread
+
+from tablecrypt.parquet.storage import export_buffer
+
+held = [export_buffer(b"rows")]
+ending = Event()
+
+
+def let_go():
+    ending.wait()
+    print("let go", flush=True)
+    held.clear()
+
+
+Thread(target=let_go, daemon=True).start()
+atexit.register(ending.set)
+"""
 
 
 class _Stingy(io.BytesIO):
@@ -135,20 +156,8 @@ def test_what_is_no_file_is_refused() -> None:
 
 
 def test_the_end_waits_until_other_threads_let_go() -> None:
-    holder = [export_buffer(b"rows")]
-    ending = Event()
-
-    def let_go() -> None:
-        ending.wait()
-        holder.clear()
-
-    thread = Thread(target=let_go)
-    thread.start()
-    ending.set()
-    # What other tests of this process still hold is waited for too.
-    wait_until_released(patience_s=30)
-    assert holder == []
-    thread.join()
+    run = subprocess.run([sys.executable, "-c", LETS_GO_AT_THE_END], capture_output=True, text=True, check=True)
+    assert run.stdout == "let go\n"
 
 
 def test_what_a_caller_holds_on_to_does_not_keep_a_process() -> None:
