@@ -73,6 +73,11 @@ class Registry:
         """Scan nothing below."""
         self._unwatched.add(_prefix(location))
 
+    def leave(self) -> None:
+        """Search none of the folders and services any more: a process that runs tests once more has others then."""
+        self._folders.clear()
+        self._s3.clear()
+
     def scan(self) -> ScanResult:
         """Read everything that is watched."""
         result = ScanResult()
@@ -116,10 +121,11 @@ unwatch = _registry.unwatch
 
 
 @pytest.fixture(scope="session", autouse=True)
-def plaintext_registry(tmp_path_factory: pytest.TempPathFactory) -> Registry:
+def plaintext_registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registry]:
     """What this process watches. A fixture that starts an S3 service tells it to search there."""
     _registry.search_tables_in(tmp_path_factory.getbasetemp())
-    return _registry
+    yield _registry
+    _registry.leave()
 
 
 @pytest.fixture
