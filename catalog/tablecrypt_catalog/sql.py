@@ -176,6 +176,7 @@ class EncryptedSqlCatalog(EncryptionMixin, SqlCatalogAdapter):
         seen = table_version(metadata, file.location, file.digest)
         self._insert(new.identifier, seen, creation(new.properties))
         pin_check.verify(seen, moved=creation(new.properties))
+        _keep(file, metadata)
 
         return encrypted_table(self, staged, metadata, seen)
 
@@ -288,8 +289,7 @@ class EncryptedSqlCatalog(EncryptionMixin, SqlCatalogAdapter):
 
         pin_check.record_commit(metadata, file.location, file.digest, moved)
         if isinstance(metadata, EncryptedTableMetadata):
-            # The next load in this process need not parse what it has just written.
-            PARSED.put(file.digest, metadata.as_read(), len(file.content))
+            _keep(file, metadata)
         return CommitTableResponse(metadata=staged.metadata, metadata_location=staged.metadata_location)
 
     def _current(self, identifier: Identifier) -> Table | None:
@@ -436,6 +436,11 @@ class EncryptedSqlCatalog(EncryptionMixin, SqlCatalogAdapter):
         with Session(self.engine) as session:
             if session.execute(select(ROWS.c.table_name).where(self.is_row), self.row_key(identifier)).first() is not None:
                 raise TableAlreadyExistsError(f"Table {'.'.join(self.names(identifier))} already exists")
+
+
+def _keep(file: MetadataFile, metadata: EncryptedTableMetadata) -> None:
+    """Keep metadata that is written: the next load in this process need not parse it."""
+    PARSED.put(file.digest, metadata.as_read(), len(file.content))
 
 
 class EncryptedInMemoryCatalog(EncryptedSqlCatalog, InMemoryCatalog):

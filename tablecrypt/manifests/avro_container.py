@@ -441,7 +441,11 @@ class BlockAvroOutputFile(AvroOutputFile[D]):
         """Create the file and write the header."""
         self.output_stream = self.output_file.create(overwrite=True)
         self.encoder = BinaryEncoder(self.output_stream)
-        _HEADER_WRITER.write(self.encoder, AvroFileHeader(MAGIC, self.metadata, self.sync_bytes))
+        # The writer gives each length and text by itself, and the stream looks at its state each time.
+        header = io.BytesIO()
+        _HEADER_WRITER.write(BinaryEncoder(header), AvroFileHeader(MAGIC, self.metadata, self.sync_bytes))
+        self.encoder.write(header.getvalue())
+
         return self
 
     def __exit__(self, exctype: type[BaseException] | None, excinst: BaseException | None, exctb: TracebackType | None) -> None:

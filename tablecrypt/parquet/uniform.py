@@ -185,7 +185,7 @@ class UniformParquetFile:
         if columns is not None:
             self.schema = pa.schema([field for field in self.schema if hidden_field_id(field.name) is None], self.schema.metadata)
         if columns is not None and columns.protected:
-            check_as_arrow_reads(opened, self.schema, columns.paths, location)
+            check_as_arrow_reads(self._footer, self.schema, columns.paths, location)
 
     @property
     def rows(self) -> int:
@@ -252,7 +252,7 @@ class UniformParquetFile:
             self._is_in_memory, self._is_small = True, False
         return opened
 
-    def _schema_of(self, opened: pq.ParquetFile, digest: bytes | None) -> tuple[pa.Schema, bool]:
+    def _schema_of(self, opened: pq.ParquetReader, digest: bytes | None) -> tuple[pa.Schema, bool]:
         """Return the columns without views, and whether there were some.
 
         Args:
@@ -265,6 +265,8 @@ class UniformParquetFile:
 
         with self._translated("the footer"):
             stored = opened.schema_arrow
+            # Here, where no row is read yet, a name in any struct that is not UTF-8 is an error.
+            _ = opened.column_paths
         schema = without_views(stored)
         made = schema, schema != stored
         if digest is not None:
@@ -272,11 +274,15 @@ class UniformParquetFile:
 
         return made
 
-    def _opened(self, source: pa.NativeFile, decryption: Any = None, coded: frozenset[str] = frozenset()) -> pq.ParquetFile:
+    def _opened(self, source: pa.NativeFile, decryption: Any = None, coded: frozenset[str] = frozenset()) -> pq.ParquetReader:
         """Open the file for Arrow: with keys to read the footer from `source`, without them by the footer that was read already."""
         footer = None if decryption is not None else self._footer
         dictionaries = [*self._dictionary_columns, *coded]
-        return pq.ParquetFile(source, metadata=footer, read_dictionary=dictionaries, decryption_properties=decryption)
+        # A ParquetFile around it would look at every column of the file, whichever are read.
+        reader = pq.ParquetReader()
+        reader.open(source, metadata=footer, read_dictionary=dictionaries, decryption_properties=decryption, arrow_extensions_enabled=True)
+
+        return reader
 
     def _fragment(self, coded: frozenset[str] = frozenset()) -> ds.ParquetFileFragment:
         """The file for Arrow's datasets. To make one, Arrow parses the footer, so that each is made once."""
@@ -369,7 +375,7 @@ class UniformParquetFile:
 
     def _read(self, request: ReadRequest, coded: frozenset[str], row_groups: list[int], most_rows: int) -> Iterator[pa.RecordBatch]:
         self._check_head()
-        reader = self._opened(self._file, coded=coded).reader
+        reader = self._opened(self._file, coded=coded)
         # An expression does not tell its columns, but its text has their names as they are.
         compared = "" if request.row_filter is None else str(request.row_filter)
         needed = {*request.columns, *(name for name in self.schema.names if name in compared)}

@@ -132,7 +132,11 @@ class DeletedPositions:
                 live[self._positions[begin:end] - part.start + first] = False
             first += len(part)
 
-        return None if live is None else pa.array(live)
+        if live is None:
+            return None
+        # Arrow would take the values one by one, which takes longer than some columns to read.
+        bits = pa.py_buffer(np.packbits(live, bitorder="little"))
+        return pa.Array.from_buffers(pa.bool_(), len(live), [None, bits])
 
 
 @dataclass(frozen=True)

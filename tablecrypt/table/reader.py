@@ -380,7 +380,12 @@ class Projection:
         known = self._unchanged.get(batch.schema)
         if known is not None:
             places, schema = known
-            return pa.RecordBatch.from_arrays([batch.column(at) for at in places], schema=schema)
+            # A nested type names the field ids in it, which a cast to its equal leaves out.
+            columns = (
+                batch.column(at).cast(kind) if pa.types.is_nested(kind) else batch.column(at)
+                for at, kind in zip(places, schema.types, strict=True)
+            )
+            return pa.RecordBatch.from_arrays(list(columns), schema=schema)
 
         rows = to_requested_schema(
             self.wanted,
@@ -405,12 +410,12 @@ def _converted(serialized: bytes, name_mapping: str | None) -> Schema:
 
 
 def _unchanged(wanted: Schema, read: Schema, before: pa.Schema, after: pa.Schema) -> list[int] | None:
-    """Where each wanted column is in a stored batch. None: one is nested, missing, or of another type there."""
+    """Where each wanted column is in a stored batch. None: one is missing, or of another type there, on whatever level."""
     stored = {column.field_id: column for column in read.fields}
     places: list[int] = []
     for column, made in zip(wanted.fields, after, strict=True):
         found = stored.get(column.field_id)
-        if found is None or found.field_type != column.field_type or not column.field_type.is_primitive:
+        if found is None or found.field_type != column.field_type:
             return None
 
         at = before.get_field_index(found.name)

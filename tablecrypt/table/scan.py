@@ -33,6 +33,7 @@ from pyiceberg.table.snapshots import Operation, Snapshot, ancestors_between_ids
 from pyiceberg.typedef import EMPTY_DICT
 from pyiceberg.utils.concurrent import ExecutorFactory
 
+from tablecrypt._per_process import PerProcess
 from tablecrypt.errors import ConfigurationError, MissingExtraError
 from tablecrypt.files.encrypting_file_io import encrypting_io, is_local, read_restrictions_of, refuse_restricted
 from tablecrypt.manifests.avro_columns import Mask
@@ -57,6 +58,8 @@ if TYPE_CHECKING:
     from tablecrypt.table.datasets.engine_read import DatasetScan
 
 Scan: TypeAlias = DataScan | IncrementalAppendScan
+_CONFIGURED_WORKERS: Final = PerProcess(ExecutorFactory.max_workers)
+"""What PyIceberg's configuration says of it, or None. Its file is parsed at each look; PyIceberg's own executor looks once, too."""
 _WORKERS_FOR_TABLE: Final = 6
 _WORKERS: Final = 3
 _QUEUE_LENGTH: Final = 4
@@ -308,7 +311,7 @@ def read_table(scan: Scan, tasks: Iterable[FileScanTask], dictionary_columns: tu
     else:
         listed = list(tasks)
         sources = _reader(scan, projected, dictionary_columns, None).sources(listed)
-        batches = prefetched(sources, ExecutorFactory.max_workers() or _workers_for(listed), None)
+        batches = prefetched(sources, _CONFIGURED_WORKERS.get() or _workers_for(listed), None)
 
     return _table(batches, projected)
 

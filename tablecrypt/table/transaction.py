@@ -18,7 +18,7 @@ from pyiceberg.expressions import AlwaysFalse, BooleanExpression
 from pyiceberg.expressions.visitors import bind, extract_field_ids
 from pyiceberg.manifest import DataFile, ManifestContent
 from pyiceberg.schema import Schema
-from pyiceberg.table import ALWAYS_TRUE, DOWNCAST_NS_TIMESTAMP_TO_US_ON_WRITE, StagedTable, TableProperties, Transaction, UpsertResult
+from pyiceberg.table import ALWAYS_TRUE, StagedTable, TableProperties, Transaction, UpsertResult
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.snapshots import Operation
@@ -36,7 +36,6 @@ from pyiceberg.table.update.statistics import UpdateStatistics
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.typedef import EMPTY_DICT, Properties, Record, TableVersion
 from pyiceberg.utils.concurrent import ExecutorFactory
-from pyiceberg.utils.config import Config
 
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import ConfigurationError, PlaintextRefusedError
@@ -81,7 +80,7 @@ from tablecrypt.table.updates import (
     check_table_properties,
     may_change_declarations,
 )
-from tablecrypt.table.write import write_data_files
+from tablecrypt.table.write import cuts_nanoseconds, write_data_files
 
 
 class EncryptedTransaction(TransactionAdapter):
@@ -447,7 +446,7 @@ class EncryptedTransaction(TransactionAdapter):
         check_pyarrow_schema_compatible(
             self.table_metadata.schema(),
             provided_schema=df.schema,
-            downcast_ns_timestamp_to_us=Config().get_bool(DOWNCAST_NS_TIMESTAMP_TO_US_ON_WRITE) or False,
+            downcast_ns_timestamp_to_us=cuts_nanoseconds(df.schema),
             format_version=self.table_metadata.format_version,
         )
 

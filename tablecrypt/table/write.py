@@ -118,6 +118,13 @@ def write_data_files(
         raise
 
 
+def cuts_nanoseconds(schema: pa.Schema) -> bool:
+    """Whether PyIceberg's configuration has nanoseconds in rows of this schema cut to microseconds."""
+    # Without nanoseconds it does not matter, and PyIceberg parses its file at each look.
+    has_some = any("[ns" in str(each) for each in schema.types)
+    return has_some and bool(Config().get_bool(DOWNCAST_NS_TIMESTAMP_TO_US_ON_WRITE))
+
+
 def _writes(writer: DataFileWriter, table: pa.Table, size: int) -> Iterator[Callable[[], DataFile]]:
     for partition_key, rows in _partitions_of(writer.table_metadata, table):
         if rows.num_rows == 0:
@@ -417,7 +424,7 @@ class DataFileWriter:
         """Make a writer of rows with this Arrow schema; arguments and errors are those of `write_data_files`."""
         schema, properties = table_metadata.schema(), table_metadata.properties
         lineage = lineage_columns(arrow_schema, schema)
-        downcast_ns = Config().get_bool(DOWNCAST_NS_TIMESTAMP_TO_US_ON_WRITE) or False
+        downcast_ns = cuts_nanoseconds(arrow_schema)
         file_schema = _file_schema(schema)
         writer = cls(
             table_metadata=table_metadata,

@@ -9,14 +9,17 @@ import os
 import pickle
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 from pyiceberg.catalog import Catalog
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
 from pyiceberg.table import Table
-from pyiceberg.table.sorting import NullOrder
+from pyiceberg.table.sorting import NullOrder, SortField, SortOrder
 from pyiceberg.transforms import BucketTransform, IdentityTransform
-from pyiceberg.types import DoubleType, LongType
+from pyiceberg.types import DoubleType, IntegerType, LongType, NestedField, StringType
 
 from tablecrypt._parsed_json import ParsedJson
 from tablecrypt.errors import FormatError, TamperedFileError
@@ -25,6 +28,7 @@ from tablecrypt.table.metadata import MOST_KEPT_BYTES, PARSED, EncryptedTableMet
 from tablecrypt_catalog import EncryptedSqlCatalog
 from tests.support.aws import AwsServer
 from tests.support.observed_calls import observed
+from tests.support.protected_tables import Clients, protected_table
 from tests.support.tables import MASTER_KEY, encrypted_sql_catalog, metadata_path, new_table, path_of
 
 ROWS = pa.table({"id": pa.array([1, 2, 3], pa.int64()), "text": ["a", "b", "c"], "small": pa.array([1, 2, 3], pa.int32())})
@@ -57,6 +61,21 @@ CHANGES: dict[str, Callable[[Table], object]] = {
 }
 
 
+SCHEMA = Schema(
+    NestedField(1, "id", LongType()), NestedField(2, "text", StringType(), doc="a text"), NestedField(3, "small", IntegerType())
+)
+NEW_TABLES: dict[str, dict[str, Any]] = {
+    "of Arrow's columns": {"schema": ROWS.schema, "properties": {"encryption.key-id": MASTER_KEY}},
+    "with properties": {"schema": SCHEMA, "properties": {"encryption.key-id": MASTER_KEY, "owner": "\u00fc \U0001f511"}},
+    "partitioned and sorted": {
+        "schema": SCHEMA,
+        "properties": {"encryption.key-id": MASTER_KEY},
+        "partition_spec": PartitionSpec(PartitionField(1, 1000, BucketTransform(4), "b")),
+        "sort_order": SortOrder(SortField(1, IdentityTransform(), null_order=NullOrder.NULLS_LAST)),
+    },
+}
+
+
 @pytest.fixture(autouse=True)
 def _empty_cache() -> Iterator[None]:
     PARSED.clear()
@@ -84,33 +103,53 @@ def parsed(file: MetadataFile) -> EncryptedTableMetadata:
     return found
 
 
+def check_kept(table: Table, name: str) -> None:
+    """That what is kept of a table's metadata file is what the file says."""
+    file = file_of(table)
+    kept = PARSED.get(file.digest)
+    assert isinstance(kept, EncryptedTableMetadata), f"{name}: nothing was kept"
+    PARSED.clear()
+    said = parsed(file)
+    assert kept == said, name
+    assert kept.model_dump_json() == said.model_dump_json() == file.content.decode(), name
+    assert type(kept.properties) is dict
+    for ours, read in zip(kept.snapshots, said.snapshots, strict=True):
+        of_metadata = {"name_of": None, "fields_of": None}
+        assert vars(ours._ring) | of_metadata == vars(read._ring) | of_metadata, name
+        assert ours._layout is not None
+        assert read._layout is not None
+        assert vars(ours._layout.table) == vars(read._layout.table), name
+        assert {**vars(ours._layout), "table": None} == {**vars(read._layout), "table": None}, name
+        assert ours._header is None
+
+
 def test_what_a_commit_keeps_is_what_its_file_says(catalog: Catalog, table: Table) -> None:
     """Whatever changed: the next commit starts from the one or from the other, as the cache has it."""
     for name, change in CHANGES.items():
         change(table)
-        file = file_of(table)
-        kept = PARSED.get(file.digest)
-        assert isinstance(kept, EncryptedTableMetadata), f"{name}: the commit kept nothing"
-        PARSED.clear()
-        said = parsed(file)
-        assert kept == said, name
-        assert kept.model_dump_json() == said.model_dump_json() == file.content.decode(), name
-        assert type(kept.properties) is dict
-        for ours, read in zip(kept.snapshots, said.snapshots, strict=True):
-            of_metadata = {"name_of": None, "fields_of": None}
-            assert vars(ours._ring) | of_metadata == vars(read._ring) | of_metadata, name
-            assert ours._layout is not None
-            assert read._layout is not None
-            assert vars(ours._layout.table) == vars(read._layout.table), name
-            assert {**vars(ours._layout), "table": None} == {**vars(read._layout), "table": None}, name
-            assert ours._header is None
+        check_kept(table, name)
         table = catalog.load_table("db.t")
 
 
-def test_a_commit_on_a_loaded_table_parses_no_file_again(catalog: Catalog, table: Table) -> None:
+@pytest.mark.parametrize("name", NEW_TABLES)
+def test_what_a_creation_keeps_is_what_its_file_says(catalog: Catalog, name: str) -> None:
+    catalog.create_namespace_if_not_exists("db")
+    created = catalog.create_table("db.new", **NEW_TABLES[name])
+    check_kept(created, name)
+    created.append(ROWS)
+    check_kept(created, name)
+    assert catalog.load_table("db.new").scan().to_arrow().num_rows == ROWS.num_rows
+
+
+def test_what_the_creation_of_a_table_with_protected_columns_keeps_is_what_its_file_says(both: Clients) -> None:
+    check_kept(protected_table(both.payroll, **{"encryption.column-keys": "pii: ssn", "encryption.column-mask.ssn": "hash"}), "created")
+
+
+def test_a_commit_on_a_loaded_or_new_table_parses_no_file_again(catalog: Catalog, table: Table) -> None:
     loaded = catalog.load_table("db.t")
     parsed: list[object] = []
     with observed(ParsedJson.__init__, parsed.append):
+        new_table(catalog, "db.new", appends=[ROWS])
         for _ in range(3):
             loaded.append(ROWS)
             assert catalog.load_table("db.t").metadata_location == loaded.metadata_location

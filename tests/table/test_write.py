@@ -24,6 +24,7 @@ from pyiceberg.table import ALWAYS_TRUE
 from pyiceberg.transforms import BucketTransform, DayTransform, IdentityTransform
 from pyiceberg.typedef import Record
 from pyiceberg.types import DateType, NestedField, TimestampNanoType, TimestampType, TimestamptzNanoType, TimeType
+from pyiceberg.utils.config import Config
 
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import ConfigurationError
@@ -33,9 +34,11 @@ from tablecrypt.table.planning import EncryptedFileScanTask
 from tablecrypt.table.reader import TaskReader
 from tablecrypt.table.write import write_data_files
 from tests.support.compare import assert_same_rows
+from tests.support.observed_calls import observed
 from tests.support.plaintext import CANARY
 from tests.support.sample_rows import many_rows
 from tests.support.table_files import Keys, TableFiles
+from tests.support.tables import new_table
 
 SCHEMA = Schema(NestedField(1, "id", "long", required=True), NestedField(2, "text", "string"), NestedField(3, "day", "date"))
 ARROW = pa.schema([pa.field("id", pa.int64(), nullable=False), ("text", pa.string()), ("day", pa.date32())])
@@ -430,3 +433,34 @@ def test_any_file_io_stores_the_ciphertext(tmp_path: Path, inner: FileIO) -> Non
     content = Path(file.file_path).read_bytes()
     assert (content[:4], len(content)) == (b"PARE", file.file_size_in_bytes)
     assert_same_rows(read(files, [file]), rows(range(5)))
+
+
+NANOSECONDS = {
+    "a column": (pa.timestamp("us"), pa.array([1001], pa.timestamp("ns"))),
+    "in a list": (pa.list_(pa.timestamp("us")), pa.array([[1001]], pa.list_(pa.timestamp("ns")))),
+}
+
+
+@pytest.mark.parametrize("name", NANOSECONDS)
+def test_nanoseconds_are_cut_where_the_configuration_says_so_and_refused_elsewhere(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    kind, values = NANOSECONDS[name]
+    table = new_table(catalog, schema=pa.schema([("at", kind)]))
+    with pytest.raises(ValueError, match="Mismatch in fields"):
+        table.append(pa.table({"at": values}))
+    monkeypatch.setenv("PYICEBERG_DOWNCAST_NS_TIMESTAMP_TO_US_ON_WRITE", "true")
+    table.append(pa.table({"at": values}))
+    assert table.scan().to_arrow()["at"].combine_chunks().cast(kind) == pa.array([1] if name == "a column" else [[1]], kind)
+
+
+def test_appends_and_scans_without_nanoseconds_read_no_configuration(catalog: Catalog) -> None:
+    """PyIceberg would parse its file each time, which may take longer than the append."""
+    rows = pa.table({"id": [1], "at": pa.array([1], pa.timestamp("us"))})
+    table = new_table(catalog, appends=[rows])
+    assert table.scan().to_arrow().num_rows == 1
+    looks: list[object] = []
+    with observed(Config.__init__, looks.append):
+        table.append(rows)
+        assert catalog.load_table("db.t").scan().to_arrow().num_rows == 2
+    assert not looks

@@ -179,7 +179,7 @@ class ProtectedLayout:
         listed.set(FileMetaData.ROW_GROUPS, thrift.LIST, [])
         try:
             opened = pq.ParquetFile(pa.BufferReader(PLAIN_MAGIC + plain_end(listed)))
-            check_as_arrow_reads(opened, opened.schema_arrow, self.listed_paths, location)
+            check_as_arrow_reads(opened.metadata, opened.schema_arrow, self.listed_paths, location)
         except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
             raise FormatError(f"{location}: the schema in the footer is malformed: {error}") from error
 
@@ -222,11 +222,11 @@ class ProtectedLayout:
         return known
 
 
-def check_as_arrow_reads(opened: pq.ParquetFile, columns: Iterable[pa.Field], paths: Sequence[str], location: str) -> None:
+def check_as_arrow_reads(footer: pq.FileMetaData, columns: Iterable[pa.Field], paths: Sequence[str], location: str) -> None:
     """Check that what Arrow found in a footer is what was checked of it.
 
     Args:
-        opened: the file, or its view.
+        footer: of the file or its view, as Arrow has opened it.
         columns: as Arrow gives them.
         paths: of the leaves that were checked.
         location: names the file in errors.
@@ -234,7 +234,7 @@ def check_as_arrow_reads(opened: pq.ParquetFile, columns: Iterable[pa.Field], pa
     Raises:
         TamperedFileError: it is something else, or a column has no field id, or the name or field id of another one.
     """
-    found = [opened.schema.column(at).path for at in range(opened.metadata.num_columns)]
+    found = [footer.schema.column(at).path for at in range(footer.num_columns)]
     if found != list(paths):
         raise TamperedFileError(location, "has other columns for Arrow than its schema says")
 

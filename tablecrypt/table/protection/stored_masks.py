@@ -14,18 +14,25 @@ may have values like that. What masking would not have changed is no mask.
 from __future__ import annotations
 
 import hashlib
-import hmac
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Any
+from string import ascii_lowercase, ascii_uppercase, digits
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.hmac import HMAC
 from pyiceberg.schema import Schema
 
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.keys.column_keys import ProtectedColumn, constant_of
 from tablecrypt.parquet.protected.hidden_arrays import Replacement
+
+_REDACTED: Final = bytes.maketrans(
+    (ascii_lowercase + ascii_uppercase + digits).encode(), b"x" * len(ascii_lowercase) + b"X" * len(ascii_uppercase) + b"9" * len(digits)
+)
+"""Bytes of ASCII, and what stands for each: the same bytes in other characters of UTF-8 are none of these."""
 
 
 def replacement_of(column: ProtectedColumn, schema: Schema, hash_key: Callable[[int], Secret]) -> Replacement | None:
@@ -86,7 +93,8 @@ def _compared(column: ProtectedColumn, schema: Schema, values: pa.ChunkedArray) 
         constant = constant_of(mask, name, schema.find_type(column.field_id))
         return _all(pc.equal(values, _constant(constant, pa.field(name, values.type), values))), bool(len(values))
     if mask.kind == "redact":
-        return _all(pc.equal(known, _redacted(known))), _any(pc.match_substring_regex(known, "[xX9]"))
+        redacted = pa.chunked_array([_redacted(chunk) for chunk in known.chunks], known.type)
+        return _all(pc.equal(known, redacted)), _any(pc.match_substring_regex(known, "[xX9]"))
     if mask.kind == "truncate":
         longest = pc.max(pc.utf8_length(known)).as_py() or 0
         return longest <= int(mask.argument or 0), longest == mask.argument
@@ -106,6 +114,20 @@ def _any(conditions: pa.ChunkedArray) -> bool:
 
 
 def _redacted(values: pa.Array) -> pa.Array:
+    redacted = _redacted_bytes(values)
+    others = pc.fill_null(pc.invert(pc.string_is_ascii(values)), False)
+    # Arrow replaces character by character, which takes some hundred times as long.
+    return redacted if not others.true_count else pc.replace_with_mask(redacted, others, _redacted_characters(values.filter(others)))
+
+
+def _redacted_bytes(values: pa.Array) -> pa.Array:
+    # A copy, so that of a slice nothing else is looked at.
+    copied = pa.concat_arrays([values])
+    validity, ends, text = copied.buffers()
+    return pa.Array.from_buffers(copied.type, len(copied), [validity, ends, pa.py_buffer(text.to_pybytes().translate(_REDACTED))])
+
+
+def _redacted_characters(values: pa.Array) -> pa.Array:
     # Of the letters that are left, X is the only capital one: what was one, or was an X before.
     capitals = pc.replace_substring_regex(values, r"\p{Lu}", "X")
     letters = pc.replace_substring_regex(capitals, r"[^\P{L}X]", "x")
@@ -114,15 +136,16 @@ def _redacted(values: pa.Array) -> pa.Array:
 
 def _hashed(key: Secret, field: pa.Field, values: pa.Array) -> pa.Array:
     is_text = pa.types.is_string(field.type) or pa.types.is_large_string(field.type) or pa.types.is_string_view(field.type)
-    # Python computes the HMACs, so each distinct value is hashed once.
-    distinct = values.dictionary_encode()
-    digests = [_digest(key, each, is_text) for each in distinct.dictionary.to_pylist()]
+    # Python computes the HMACs, so each distinct value is hashed once, and the key for all of them.
+    distinct, keyed = values.dictionary_encode(), HMAC(key.reveal(), SHA256())
+    digests = [_digest(keyed, each, is_text) for each in distinct.dictionary.to_pylist()]
     return pa.array(digests, field.type).take(distinct.indices)
 
 
-def _digest(key: Secret, value: Any, is_text: bool) -> str | bytes:
-    made = hmac.new(key.reveal(), value.encode() if is_text else value, hashlib.sha256)
-    return made.hexdigest() if is_text else made.digest()
+def _digest(keyed: HMAC, value: Any, is_text: bool) -> str | bytes:
+    made = keyed.copy()
+    made.update(value.encode() if is_text else value)
+    return made.finalize().hex() if is_text else made.finalize()
 
 
 def _constant(value: Any, field: pa.Field, values: pa.Array) -> pa.Array:
