@@ -146,7 +146,7 @@ class FindingKind(Enum):
     COLUMN_KEY_DIFFERS = _Meaning(
         "column-key-differs",
         Severity.CRITICAL,
-        "Column key under another master key",
+        "Column key under another master key, or of another table",
         "Find out who edited encryption-keys, and do not write to the table until then.",
     )
     COLUMN_KEY_MISSING = _Meaning(
