@@ -25,8 +25,8 @@ Rules:
     2. What protects the column better needs no declaration: a mask that shows nothing, an earlier `since`, a former master key less or
        until an earlier file.
     3. An entry that does not open is no declaration, whoever put it there.
-    4. A declaration says how this table protects its own values: beside keys of this table, nothing is read under a column key that was made
-       for another one (column_key_ring.py). A copy of a table, made by somebody without the column's key, has foreign keys alone: who
+    4. A declaration says how this table protects its own values: beside keys of this table, nothing is read under a column key that was
+       made for another one (column_key_ring.py). A copy of a table, made by somebody without the column's key, has foreign keys alone: who
        declares the column there makes them the copy's.
 
 Which of the two is older when somebody puts back metadata with the declaration of that time, only pins tell.
