@@ -12,6 +12,7 @@ import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.table import ALWAYS_TRUE
 from pyiceberg.types import LongType, NestedField, StringType
+from pyroaring import BitMap64
 
 from tablecrypt.errors import FormatError
 from tablecrypt.maintenance import verify
@@ -25,6 +26,7 @@ from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.transaction import EncryptedTransaction
 from tablecrypt_catalog import EncryptedSqlCatalog
 from tests.support.handwritten_manifests import named_otherwise
+from tests.support.peak_memory import measured
 from tests.support.plaintext import CANARY
 from tests.support.protected_tables import add_once_more
 from tests.support.table_files import TableFiles
@@ -88,6 +90,17 @@ def test_a_deletion_vector_of_another_length_than_its_entry_claims_is_refused(fi
     vector = files.deletion_vector(data.file_path, [3])
     with pytest.raises(FormatError, match=f"{vector.file_path}: its manifest entry says 1 bytes"):
         read(files, data, named_otherwise(vector, file_size_in_bytes=1))
+
+
+def test_a_deletion_vector_of_rows_that_a_file_does_not_have_is_not_expanded(files: TableFiles, tmp_path: Path) -> None:
+    data, gone = files.data(ROWS), BitMap64()
+    gone.add_range(0, 40_000_000)
+    claimed = named_otherwise(data, record_count=2**31)
+
+    outcome = measured(lambda: read(files, claimed, files.deletion_vector(data.file_path, gone)), tmp_path / "outcome")
+
+    assert "has 100 rows, its manifest entry says 2147483648" in str(outcome.error)
+    assert outcome.peak < 100 * 2**20
 
 
 def problems(table: EncryptedTable, quick: bool = False) -> set[tuple[str, str]]:
