@@ -159,7 +159,8 @@ class Reachable:
     Attributes:
         files: by location.
         unopened: what could not be read.
-        contradictory: by location, files that are named as two kinds of file or with two keys; `files` has what was named first.
+        contradictory: by location, files that are named as two kinds of file or with two keys, of which `files` has what was named
+            first; and those with a second deletion vector of one data file.
         keks_of_snapshots: for each snapshot whose manifest list was opened, the id of its KEK; None for one in plaintext.
     """
 
@@ -213,10 +214,15 @@ def reachable_files(metadata: TableMetadata, io: FileIO) -> Reachable:
         naming = _snapshots_naming(lists)
         open_lists = (opened for opened in lists if not opened.file.keks)
         in_the_clear = {manifest.manifest_path for opened in open_lists for manifest in opened.manifests}
+        vectors: dict[str, list[EncryptedDataFile]] = {}
         for (manifest, keks), result in zip(manifests, pool.map(lambda each: _attempt(entries.of, each[0]), manifests), strict=True):
+            vectors[manifest.manifest_path] = _live_vectors(result)
             is_open = not manifest.key_metadata or manifest.manifest_path in in_the_clear
             _add_manifest(found, entries, manifest, keks, naming[manifest.manifest_path], result, is_open)
 
+    heads = {ref.snapshot_id for ref in metadata.refs.values()}
+    for opened in (each for each in lists if each.file.added_by in heads):
+        _compare_vectors(found, [vector for manifest in opened.manifests for vector in vectors[manifest.manifest_path]])
     for location in entries.deleted_in_the_clear & found.files.keys():
         found.files[location] = replace(found.files[location], has_open_key=True)
 
@@ -314,6 +320,23 @@ def _compare_manifests(found: Reachable, lists: Iterable[_OpenedList]) -> None:
         # Each later list repeats the bytes, so that in a long history hardly any has to be decoded.
         elif first.key_metadata != manifest.key_metadata and not _is_same_key(_attempt_key(first)[0], _attempt_key(manifest)[0]):
             _add_contradiction(found, manifest.manifest_path, FileKind.MANIFEST, "with two keys")
+
+
+def _live_vectors(result: list[ManifestEntry] | Exception) -> list[EncryptedDataFile]:
+    if isinstance(result, Exception):
+        return []
+    live = (entry.data_file for entry in result if entry.status != ManifestEntryStatus.DELETED)
+    return [EncryptedDataFile.of(file) for file in live if is_deletion_vector(file)]
+
+
+def _compare_vectors(found: Reachable, vectors: Iterable[EncryptedDataFile]) -> None:
+    """Note a second deletion vector that a snapshot has of one data file: whichever counted, the rows of the other would come back."""
+    seen: set[str] = set()
+    for vector in vectors:
+        target = vector.referenced_data_file
+        if target is not None and target in seen:
+            _add_contradiction(found, vector.file_path, FileKind.DELETION_VECTOR, f"as a second deletion vector of {target}")
+        seen.add(target or "")
 
 
 def _snapshots_naming(lists: Iterable[_OpenedList]) -> dict[str, frozenset[int]]:
