@@ -240,9 +240,10 @@ def test_a_table_that_is_renamed_to_its_own_name_keeps_its_pin(catalog: Encrypte
 
 @pytest.mark.parametrize("name", ["db.", "db. ", "db..t", ("db", ""), ("db", " ")])
 def test_a_table_gets_no_blank_name(catalog: EncryptedSqlCatalog, table: Table, name: str | tuple[str, ...]) -> None:
-    for give in (lambda: catalog.rename_table("db.t", name), lambda: catalog.register_table(name, table.metadata_location)):
-        with pytest.raises(ConfigurationError, match="has an empty part"):
-            give()
+    with pytest.raises(ConfigurationError, match="has an empty part"):
+        catalog.rename_table("db.t", name)
+    with pytest.raises(ConfigurationError, match="has an empty part"):
+        catalog.register_table(name, table.metadata_location)
     assert catalog.list_tables("db") == [("db", "t")]
 
 
