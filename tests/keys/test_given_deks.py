@@ -147,6 +147,15 @@ def test_new_values_go_under_a_key_and_a_kek_that_whoever_gave_the_deks_has_not_
     assert entry.encrypted_by_id == kek.key_id not in ring
 
 
+def test_deks_that_were_given_for_another_table_open_nothing_beside_keys_of_this_one(ring: KeyRing) -> None:
+    made, here = maker(), "the partner's own table"
+    TableColumnKeys(made, POLICY, KeyRing(table_uuid=here)).generate([SSN], b"own")
+    brought = KeyRing([*ring.column_keks, *ring.column_keys], table_uuid=here)
+
+    with pytest.raises(TamperedFileError, match=f"made for the table {TABLE}"):
+        opened(brought.with_others(made.pending.new_entries(KeyRing(), [b"own"])), A)
+
+
 def test_a_rotation_puts_the_list_under_a_new_kek(ring: KeyRing) -> None:
     made = maker()
     [entry], new_kek = ring.column_keys, made.new_kek("his-pii")
