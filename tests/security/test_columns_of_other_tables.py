@@ -179,6 +179,16 @@ def test_a_copy_by_who_holds_the_keys_has_its_own(both: Clients, tmp_path: Path)
     assert ssn(loaded(both.analyst, "db.copy")) == SEEN
 
 
+def test_a_copy_does_not_make_keys_of_another_table_its_own(both: Clients, brought: EncryptedTable, tmp_path: Path) -> None:
+    copy = copied(both, brought, tmp_path, "payroll")
+
+    for operation in WRITES:
+        with pytest.raises(TamperedFileError, match="was made for the table"):
+            WRITES[operation](copy.refresh())
+
+    assert set(loaded(both.analyst, "db.copy").scan().to_arrow()["ssn"].to_pylist()) == {None, *SEEN}
+
+
 def test_a_copy_by_somebody_else_keeps_the_keys_until_who_holds_them_declares_the_column(both: Clients, tmp_path: Path) -> None:
     source = protected_table(both.payroll, appends=[persons(11)])
     copy = copied(both, source, tmp_path, "analyst")

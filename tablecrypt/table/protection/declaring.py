@@ -107,7 +107,8 @@ def first_declarations(metadata: EncryptedTableMetadata, maker: ColumnKeyMaker) 
 def copied_keys(metadata: EncryptedTableMetadata, table_uuid: str, maker: ColumnKeyMaker) -> tuple[EncryptedKey, ...]:
     """Return a table's column keys and declarations as a copy of it has them.
 
-    Column keys that this user cannot open go with it as they are, and their declarations stay behind: those are this table's alone.
+    Column keys that this user cannot open go with it as they are, and their declarations stay behind: those are this table's alone. So do
+    keys that were made for another table, which are no more the copy's than this table's.
 
     Args:
         metadata: the table's.
@@ -118,7 +119,7 @@ def copied_keys(metadata: EncryptedTableMetadata, table_uuid: str, maker: Column
     column_keys = {entry.key_id: entry for entry in ring.column_keys}
     for entry in column_keys.values():
         try:
-            copied.append(maker.for_table(ring, entry, table_uuid))
+            copied.append(entry if ring.is_foreign(entry) else maker.for_table(ring, entry, table_uuid))
         except (ColumnKeyDeniedError, AuthenticationError):
             copied.append(entry)
 
