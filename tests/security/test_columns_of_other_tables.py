@@ -180,11 +180,11 @@ def test_a_copy_by_who_holds_the_keys_has_its_own(both: Clients, tmp_path: Path)
 
 
 def test_a_copy_does_not_make_keys_of_another_table_its_own(both: Clients, brought: EncryptedTable, tmp_path: Path) -> None:
-    copy = copied(both, brought, tmp_path, "payroll")
+    copied(both, brought, tmp_path, "payroll")
 
     for operation in WRITES:
         with pytest.raises(TamperedFileError, match="was made for the table"):
-            WRITES[operation](copy.refresh())
+            WRITES[operation](loaded(both.payroll, "db.copy"))
 
     assert set(loaded(both.analyst, "db.copy").scan().to_arrow()["ssn"].to_pylist()) == {None, *SEEN}
 
