@@ -54,6 +54,7 @@ from tablecrypt_catalog.table_encryption import (
     check_catalog_properties,
     check_metadata,
     check_new_keys,
+    check_new_name,
     check_registration,
     check_updates,
     creation_properties,
@@ -386,8 +387,8 @@ class EncryptionMixin(EncryptingCatalog, MetastoreCatalogAdapter):
         return opened_table(self, super().register_table(identifier, metadata_location, overwrite), pin_check.verify)  # type: ignore[safe-super]
 
     def rename_table(self, from_identifier: str | Identifier, to_identifier: str | Identifier) -> Table:
-        """Rename a table; its pin goes with it. ConfigurationError for a name that UTF-8 cannot hold."""
-        check_text("the new name of a table", to_identifier)
+        """Rename a table; its pin goes with it. ConfigurationError for a name that it cannot get: see `check_new_name`."""
+        check_new_name(to_identifier)
         pin_check = self.client_pins.begin_check(from_identifier)
         renamed = super().rename_table(from_identifier, to_identifier)  # type: ignore[safe-super]
         table = opened_table(self, renamed, pin_check.verify)

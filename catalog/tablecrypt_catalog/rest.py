@@ -31,7 +31,6 @@ from pyiceberg.typedef import IcebergBaseModel, Identifier
 
 from tablecrypt import properties as names
 from tablecrypt._parsed_json import ParsedJson
-from tablecrypt.arguments import check_text
 from tablecrypt.errors import (
     ConfigurationError,
     FormatError,
@@ -67,6 +66,7 @@ from tablecrypt_catalog.rest_views import RestViews
 from tablecrypt_catalog.table_encryption import (
     check_metadata,
     check_new_keys,
+    check_new_name,
     check_registration,
     check_updates,
     encrypted_table,
@@ -258,8 +258,8 @@ class EncryptedRestCatalog(EncryptingCatalog, RestViews):
         return f"{name} was dropped again"
 
     def rename_table(self, from_identifier: str | Identifier, to_identifier: str | Identifier) -> Table:
-        """Rename a table; its pin goes with it. ConfigurationError for a name that UTF-8 cannot hold."""
-        check_text("the new name of a table", to_identifier)
+        """Rename a table; its pin goes with it. ConfigurationError for a name that it cannot get: see `check_new_name`."""
+        check_new_name(to_identifier)
         super().rename_table(from_identifier, to_identifier)
         self.client_pins.rename(from_identifier, to_identifier)
         return self.load_table(to_identifier)

@@ -28,7 +28,6 @@ from sqlalchemy.exc import ArgumentError as SQLArgumentError
 from sqlalchemy.exc import DBAPIError, IntegrityError, NoSuchModuleError
 from sqlalchemy.orm import Session
 
-from tablecrypt.arguments import check_text
 from tablecrypt.errors import ConfigurationError, MissingExtraError
 from tablecrypt.files.locations import is_relative, scheme_of
 from tablecrypt.files.stores import file_io_for
@@ -54,6 +53,7 @@ from tablecrypt_catalog.pins.sql import (
 from tablecrypt_catalog.table_encryption import (
     UnverifiedTable,
     check_metadata,
+    check_new_name,
     check_registration,
     encrypted_table,
     new_metadata,
@@ -211,7 +211,7 @@ class EncryptedSqlCatalog(EncryptionMixin, SqlCatalogAdapter):
             NoSuchTableError, TableAlreadyExistsError, NoSuchNamespaceError: as PyIceberg's.
             KeyIdChangedError, MetadataRollbackError, TamperedFileError: the new identifier has a pin that speaks against the table.
         """
-        check_text("the new name of a table", to_identifier)
+        check_new_name(to_identifier)
         self.check_namespace(to_identifier)
         old, new = self.names(from_identifier), self.names(to_identifier)
 

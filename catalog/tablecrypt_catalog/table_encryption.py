@@ -31,7 +31,7 @@ from pyiceberg.table.update import SetPropertiesUpdate, TableUpdate, update_tabl
 from pyiceberg.typedef import EMPTY_DICT, IcebergBaseModel, Identifier, Properties
 
 from tablecrypt import properties as names
-from tablecrypt.arguments import check_text
+from tablecrypt.arguments import check_name_parts, check_text
 from tablecrypt.errors import ConfigurationError, FormatError, KeyIdChangedError, PlaintextRefusedError, TablecryptError
 from tablecrypt.files.deletion import NOTHING, DeletionScope
 from tablecrypt.files.encrypting_file_io import ReadRestrictions
@@ -64,13 +64,20 @@ logger = logging.getLogger(__name__)
 _WARNED_UNPINNED: Final[set[tuple[str, Identifier]]] = set()
 
 
+def check_new_name(identifier: str | Identifier) -> None:
+    """Refuse a name that a table which is there should not get. ConfigurationError: UTF-8 cannot hold it, or a part of it is blank."""
+    check_text("the new name of a table", identifier)
+    check_name_parts(".".join(Catalog.identifier_to_tuple(identifier)))
+
+
 def check_registration(identifier: str | Identifier, metadata_location: str) -> None:
     """Refuse to register a table by a name or a location that nothing can have.
 
     Raises:
-        ConfigurationError: UTF-8 cannot hold one of them, or the location is blank.
+        ConfigurationError: UTF-8 cannot hold one of them, or the location or a part of the name is blank.
     """
-    check_text("the name or the metadata location of a table", identifier, metadata_location)
+    check_new_name(identifier)
+    check_text("the metadata location of a table", metadata_location)
     check_metadata_location(metadata_location)
 
 

@@ -25,6 +25,9 @@ Rules:
     2. What protects the column better needs no declaration: a mask that shows nothing, an earlier `since`, a former master key less or
        until an earlier file.
     3. An entry that does not open is no declaration, whoever put it there.
+    4. A declaration says how this table protects its own values: beside keys of this table, nothing is read under a column key that was
+       made for another one (column_key_ring.py). A copy of a table, made by somebody without the column's key, has foreign keys alone: who
+       declares the column there makes them the copy's.
 
 Which of the two is older when somebody puts back metadata with the declaration of that time, only pins tell.
 """
@@ -245,13 +248,16 @@ class Declarations:
         return found
 
     def column_keys(self, field_id: int) -> dict[str, list[EncryptedKey]]:
-        """Return the column keys of a column by their master key, those first that somebody made who may open them."""
+        """Return the column keys of a column by their master key: those first that are this table's, and of them that their makers open."""
         by_master: dict[str, list[EncryptedKey]] = {}
         for entry in self._ring.column_keys:
             if entry.field_id == field_id and entry.wraps_deks:
                 master_key_id = self._ring.entry(entry.encrypted_by_id or "").encrypted_by_id or ""
                 by_master.setdefault(master_key_id, []).append(entry)
-        return {master_key_id: sorted(entries, key=lambda each: each.is_write_only) for master_key_id, entries in by_master.items()}
+        return {
+            master_key_id: sorted(entries, key=lambda each: (self._ring.is_strange(each), each.is_write_only))
+            for master_key_id, entries in by_master.items()
+        }
 
     def entries(self, field_id: int, column_keys: Iterable[EncryptedKey]) -> list[EncryptedKey]:
         """Return the entries that say they are declarations of a column under one of these column keys."""

@@ -2,11 +2,15 @@
 
     column KEK     encrypted-by-id = the column's master key in the KMS; encrypted-key-metadata = what the KMS returned for wrap;
                    properties = {"KEY_TIMESTAMP": "<milliseconds>", "tablecrypt.column-kek": "1"}
-    column key     encrypted-by-id = the column KEK's key-id; properties = {"tablecrypt.column-key": "<field id>"};
-                   encrypted-key-metadata = nonce (12) | column key encrypted (16, 24 or 32) | tag (16)
-                   key: the column KEK; AAD: "tablecrypt column key" | KEY_TIMESTAMP | 0 | field id | 0 | key-id, all as UTF-8
+    column key     encrypted-by-id = the column KEK's key-id; encrypted-key-metadata = nonce (12) | column key encrypted (16, 24 or 32) |
+                   tag (16); properties = {"tablecrypt.column-key": "<field id>", "tablecrypt.of-table": "<table-uuid>"}
+                   key: the column KEK; AAD, all as UTF-8:
+                   "tablecrypt column key" | " of " | table-uuid | 0 | KEY_TIMESTAMP | 0 | field id | 0 | key-id
     mask key       as a column key, and marked: properties = {…, "tablecrypt.mask-key": "1"}; AAD: "tablecrypt mask key" | … as above
     given DEKs     likewise: properties = {…, "tablecrypt.given-deks": "1"}; AAD: "tablecrypt given DEKs" | … as above (given_deks.py)
+
+Entries of early builds name no table: their AAD lacks " of ", table-uuid and the 0 behind it. They count in any table. Rotating the column
+KEKs ends that.
 
 One column KEK serves all columns under one master key, so that the KMS is asked once per master key, process and hour, however many files
 are written or read: its client remembers what it unwrapped, and refusals.py remembers what the KMS refused.
@@ -19,6 +23,10 @@ Rules:
     3. The `hash` mask of a column has one key under each master key, made once and used whatever the age of its KEK, so that equal values
        have equal hashes in all files. Of two writers who make it at the same time, the one who commits first wins; the other's commit is
        refused. Shredding the column destroys it.
+    4. Beside keys of this table, one that was made for another table opens nothing and nothing is written under it. Else whoever may commit
+       could bring in a file of that table with its keys, and have its values shown by the mask of this one. A copy of a table, made by
+       somebody who may not open its column keys, has those of the other table alone. New ones are made for that table as well, until
+       somebody who may open them declares the column: column_declarations.py.
 
 No operation here writes. What was made is returned by `new_entries` for the commit of the files that were written under it. An entry that
 was once in metadata, or was offered to a commit, is never brought again for other files: a column key that is gone was shredded.
@@ -57,6 +65,7 @@ from tablecrypt.keys.key_ring import (
     GIVEN_DEKS,
     KEY_TIMESTAMP,
     MASK_KEY,
+    OF_TABLE,
     WRITE_ONLY,
     EncryptedKey,
     KeyRing,
@@ -348,7 +357,7 @@ class ColumnKeyMaker:
         self._check_apart(master_key_id)
         return self._kek_entry(wrap_key(self.kms, Secret(self.random(self.data_key_length)), master_key_id), master_key_id)
 
-    def given(self, master_key_id: str, deks: Mapping[tuple[int, str], GivenDeks]) -> tuple[EncryptedKey, ...]:
+    def given(self, master_key_id: str, deks: Mapping[tuple[int, str], GivenDeks], table_uuid: str) -> tuple[EncryptedKey, ...]:
         """Return entries by which whoever may use another's master key opens columns in some files: a new column KEK, and lists of DEKs.
 
         The right to unwrap under that master key is not needed. The KEK is marked as one that its maker alone would write under: what is
@@ -357,6 +366,7 @@ class ColumnKeyMaker:
         Args:
             master_key_id: the other's.
             deks: by field id and by the id of the column key that the files name.
+            table_uuid: of the other's table.
 
         Raises:
             ConfigurationError: the master key is the table's own.
@@ -365,13 +375,17 @@ class ColumnKeyMaker:
         self._check_apart(master_key_id)
         secret = Secret(self.random(self.data_key_length))
         kek = self._kek_entry(wrap_for_another(self.kms, secret, master_key_id), master_key_id, {WRITE_ONLY: "1"})
-        given = {GIVEN_DEKS: "1"}
+        given = {GIVEN_DEKS: "1", OF_TABLE: table_uuid}
         return (kek, *(self._entry(key_id, field_id, kek, secret, found.encode(), given) for (field_id, key_id), found in deks.items()))
 
     def under(self, ring: KeyRing, entry: EncryptedKey, kek: EncryptedKey) -> EncryptedKey:
         """Return a column key's entry under another column KEK. Its id stays, since files name it. Raises as `column_key`."""
-        key = self.open(ring, entry)
-        return self._entry(entry.key_id, entry.field_id, kek, self.open_kek(ring, kek, entry.field_id), key, _mark(entry))
+        # A key of an early build is of this table from now on.
+        return self._again(ring, entry, kek, {**_of(ring.table_uuid), **_mark(entry)})
+
+    def for_table(self, ring: KeyRing, entry: EncryptedKey, table_uuid: str) -> EncryptedKey:
+        """Return a column key's entry as one that was made for a table: this one, or a copy of it. Raises as `column_key`."""
+        return self._again(ring, entry, kek_of(ring, entry), {**_mark(entry), **_of(table_uuid)})
 
     def rewrapped(self, ring: KeyRing, kek: EncryptedKey, from_key_id: str | None = None) -> EncryptedKey:
         """Return a column KEK's entry, wrapped by the newest version of its master key, after it has opened the column keys below it.
@@ -395,6 +409,10 @@ class ColumnKeyMaker:
 
         return kek.model_copy(update={"encrypted_key_metadata": _base64(wrapped)})
 
+    def _again(self, ring: KeyRing, entry: EncryptedKey, kek: EncryptedKey, mark: Mapping[str, str]) -> EncryptedKey:
+        key = self.open(ring, entry)
+        return self._entry(entry.key_id, entry.field_id, kek, self.open_kek(ring, kek, entry.field_id), key, mark)
+
     def _usable(self, column: KeyedColumn, write_only: bool = False) -> Iterator[EncryptedKey]:
         return (entry for entry, kek in column.column_keys(write_only=write_only) if self._may_wrap(kek, column.master_key_id))
 
@@ -412,7 +430,7 @@ class ColumnKeyMaker:
                 raise column.denied(str(error)) from error
             self.pending.keep(kek)
 
-        entry, key = self._new_entry(column.field_id, kek, self.open_kek(column.ring, kek, column.field_id), mark)
+        entry, key = self._new_entry(column, kek, self.open_kek(column.ring, kek, column.field_id), mark)
         return entry.key_id, key
 
     def _make_write_only(self, column: KeyedColumn) -> tuple[str, Secret]:
@@ -420,7 +438,7 @@ class ColumnKeyMaker:
         own = own_keys(self.kms)
         found = own.among(kek for kek in column.ring.column_keks if self._may_wrap(kek, column.master_key_id))
         kek, secret = self._new_write_only_kek(column.master_key_id) if found is None else found
-        entry, key = self._new_entry(column.field_id, kek, secret, {WRITE_ONLY: "1"})
+        entry, key = self._new_entry(column, kek, secret, {WRITE_ONLY: "1"})
         own.keep(entry, key)
         return entry.key_id, key
 
@@ -431,9 +449,9 @@ class ColumnKeyMaker:
         self.pending.keep(kek)
         return kek, secret
 
-    def _new_entry(self, field_id: int, kek: EncryptedKey, secret: Secret, mark: Mapping[str, str]) -> tuple[EncryptedKey, Secret]:
-        key = Secret(self.random(self.data_key_length))
-        entry = self._entry(_base64(self.random(_KEY_ID_LENGTH)), field_id, kek, secret, key, mark)
+    def _new_entry(self, column: KeyedColumn, kek: EncryptedKey, secret: Secret, mark: Mapping[str, str]) -> tuple[EncryptedKey, Secret]:
+        key, mark = Secret(self.random(self.data_key_length)), {**mark, **_of(column.made_for)}
+        entry = self._entry(_base64(self.random(_KEY_ID_LENGTH)), column.field_id, kek, secret, key, mark)
         self.pending.keep(entry)
         return entry, key
 
@@ -466,13 +484,19 @@ def _aad_of(kek: EncryptedKey, entry: EncryptedKey) -> bytes:
 def _aad(kek: EncryptedKey, field_id: int, key_id: str, mark: Mapping[str, str]) -> bytes:
     # Each kind has its own, so that who edits an entry's marks does not have one key used in the place of another.
     label = _AAD_OF_GIVEN_DEKS if GIVEN_DEKS in mark else _AAD_OF_MASK_KEY if MASK_KEY in mark else _AAD
+    # Whoever takes the table out of an entry, or writes another into it, has an entry that does not open.
+    table = f" of {mark[OF_TABLE]}\0" if OF_TABLE in mark else ""
     # Timestamp and field id are digits and the id comes last, so that no two entries have one AAD.
-    return b"\0".join((label + kek.timestamp.encode(), str(field_id).encode(), key_id.encode()))
+    return b"\0".join((label + f"{table}{kek.timestamp}".encode(), str(field_id).encode(), key_id.encode()))
 
 
 def _mark(entry: EncryptedKey) -> dict[str, str]:
     marked = {WRITE_ONLY: entry.is_write_only, MASK_KEY: entry.is_mask_key, GIVEN_DEKS: entry.has_given_deks}
-    return {mark: "1" for mark, is_set in marked.items() if is_set}
+    return {mark: "1" for mark, is_set in marked.items() if is_set} | _of(entry.made_for)
+
+
+def _of(table_uuid: str | None) -> dict[str, str]:
+    return {} if table_uuid is None else {OF_TABLE: table_uuid}
 
 
 def _base64(data: bytes) -> str:

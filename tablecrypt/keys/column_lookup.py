@@ -37,15 +37,27 @@ class KeyedColumn:
         """Return the same column among other keys."""
         return replace(self, ring=ring)
 
+    @property
+    def made_for(self) -> str | None:
+        """The table that new keys of the column are made for: in some copies the other one (column_key_ring.py, rule 4)."""
+        known = {entry.made_for for entry in self.ring.keys_of_column(self.field_id, self.master_key_id)}
+        is_copy = len(known) == 1 and None not in known
+        return known.pop() if is_copy else self.ring.table_uuid
+
     def column_keys(self, *, write_only: bool) -> Iterator[tuple[EncryptedKey, EncryptedKey]]:
-        """Yield the entries of its column keys, each with its KEK; none that only lists DEKs of files.
+        """Yield the entries of its column keys, each with its KEK; none that only lists DEKs of files or is strange.
 
         Args:
             write_only: those that their makers alone may write under, or all others. A maker keeps such a key in memory, without the right
                 to read the column: others must not write under it.
         """
         for entry in self.ring.column_keys:
-            if entry.field_id == self.field_id and entry.wraps_deks and entry.is_write_only == write_only:
+            if (
+                entry.field_id == self.field_id
+                and entry.wraps_deks
+                and entry.is_write_only == write_only
+                and not self.ring.is_strange(entry)
+            ):
                 kek = kek_of(self.ring, entry)
                 if kek.encrypted_by_id == self.master_key_id:
                     yield entry, kek
@@ -56,8 +68,9 @@ class KeyedColumn:
         Raises:
             KeyNotFoundError: the KEK of an entry of the column is missing.
         """
-        found = (entry for entry in self.ring.column_keys if entry.is_mask_key and entry.field_id == self.field_id)
-        return next((entry for entry in found if self.ring.entry(entry.encrypted_by_id or "").encrypted_by_id == self.master_key_id), None)
+        mask_keys = (entry for entry in self.ring.keys_of_column(self.field_id, self.master_key_id) if entry.is_mask_key)
+        # Equal values of this table and of another one would have equal hashes under its mask key.
+        return next((entry for entry in mask_keys if not self.ring.is_strange(entry)), None)
 
     def denied(self, reason: str) -> ColumnKeyDeniedError:
         """Return the error of a user to whom the KMS refuses the master key."""

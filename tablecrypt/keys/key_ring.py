@@ -20,7 +20,7 @@ Six kinds of entry share this shape and are told apart by their properties:
                          column_declarations.py
 
 A column KEK or column key with the property {"tablecrypt.write-only": "1"} was made by a writer who may wrap and not unwrap: see
-write_only_keys.py.
+write_only_keys.py. A column key, mask key or list of DEKs with {"tablecrypt.of-table": "<table-uuid>"} was made for that table.
 
 Nothing here is secret: entries are stored in plaintext metadata.json.
 
@@ -84,6 +84,7 @@ COLUMN_KEK_VERSION: Final = "1"
 WRITE_ONLY: Final = "tablecrypt.write-only"
 MASK_KEY: Final = "tablecrypt.mask-key"
 GIVEN_DEKS: Final = "tablecrypt.given-deks"
+OF_TABLE: Final = "tablecrypt.of-table"
 _TIMESTAMP: Final = re.compile("[0-9]{1,19}")
 _FIELD_ID: Final = re.compile("[1-9][0-9]{0,9}")
 _MAX_LONG: Final = 2**63 - 1
@@ -157,6 +158,11 @@ class EncryptedKey(IcebergBaseModel):
     def is_write_only(self) -> bool:
         """Whether a writer made this entry who could not open it again, and whom every later user of it would show what is below it."""
         return self.properties is not None and WRITE_ONLY in self.properties
+
+    @property
+    def made_for(self) -> str | None:
+        """The table-uuid of the table that this key of a column was made for; None where it does not say, as of early builds."""
+        return (self.properties or {}).get(OF_TABLE)
 
     @property
     def is_manifest_list_key(self) -> bool:
@@ -247,6 +253,7 @@ class KeyRing:
         entries: those of the metadata.
         name_of: returns a column's name by its field id, for messages.
         fields_of: returns what a column is, and was in earlier schemas, by its field id: for files that do not bind it themselves.
+        table_uuid: of the table; None where there is none yet.
     """
 
     def __init__(
@@ -254,10 +261,12 @@ class KeyRing:
         entries: Iterable[EncryptedKey] = (),
         name_of: Callable[[int], str | None] = lambda field_id: None,
         fields_of: FieldsOf = lambda field_id: (),
+        table_uuid: str | None = None,
     ) -> None:
         self._entries = {entry.key_id: entry for entry in entries}
         self.name_of = name_of
         self.fields_of = fields_of
+        self.table_uuid = table_uuid
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -293,7 +302,31 @@ class KeyRing:
     def with_others(self, entries: Iterable[EncryptedKey]) -> KeyRing:
         """Return a ring that has these entries too, where it has none of their ids."""
         # Entries of the ring count first: none that is added can exchange a key that snapshots or files name.
-        return KeyRing(({entry.key_id: entry for entry in entries} | self._entries).values(), self.name_of, self.fields_of)
+        both = {entry.key_id: entry for entry in entries} | self._entries
+        return KeyRing(both.values(), self.name_of, self.fields_of, self.table_uuid)
+
+    def is_foreign(self, entry: EncryptedKey) -> bool:
+        """Whether a key of a column was made for another table."""
+        return entry.made_for not in (None, self.table_uuid)
+
+    def is_strange(self, entry: EncryptedKey) -> bool:
+        """Whether a foreign key of a column is beside this table's own under the same master key, where nobody but an attacker puts it.
+
+        A copy by somebody who may not use the keys has foreign ones alone.
+        """
+        return self.is_foreign(entry) and not all(map(self.is_foreign, self.beside(entry)))
+
+    def beside(self, entry: EncryptedKey) -> list[EncryptedKey]:
+        """Return the keys of a key's column under the same master key, itself among them."""
+        return self.keys_of_column(entry.field_id, self.master_key_id(entry))
+
+    def keys_of_column(self, field_id: int, master_key_id: str | None) -> list[EncryptedKey]:
+        """Return the keys of a column under one master key."""
+        return [each for each in self.column_keys if each.field_id == field_id and self.master_key_id(each) == master_key_id]
+
+    def master_key_id(self, entry: EncryptedKey) -> str | None:
+        """Return the master key of a column key's KEK. KeyNotFoundError where the KEK is missing."""
+        return self.entry(entry.encrypted_by_id or "").encrypted_by_id
 
     def column(self, field_id: int) -> str:
         """Return how messages name a column."""

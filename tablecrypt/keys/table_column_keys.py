@@ -45,6 +45,7 @@ class TableColumnKeys:
         # First: a file that is too young would open, since whoever made it may use the former master key.
         self._check_age(field_id, key_id, schema.location, sequence_number)
         entry = column_key_entry(self._ring, key_id, field_id, named)
+        self._check_own(entry, schema.location)
         if entry.has_given_deks:
             return self._given(entry).dek(FileColumn(field_id, key_metadata, aad_prefix, schema))
         return unwrap_dek(self._maker.open(self._ring, entry), field_id, key_metadata, aad_prefix, schema, self._ring.fields_of)
@@ -52,7 +53,8 @@ class TableColumnKeys:
     def check_readable(self, field_ids: Iterable[int]) -> None:
         """Return if this user may open the column keys of all these columns. Of one without keys a new one tells, which is not kept."""
         for field_id in field_ids:
-            entries = [entry for entry in self._ring.column_keys if entry.field_id == field_id]
+            # What somebody has brought in from another table keeps nobody from the column: files under it are refused one by one.
+            entries = [entry for entry in self._ring.column_keys if entry.field_id == field_id and not self._ring.is_strange(entry)]
             for entry in entries:
                 self._maker.column_key(self._ring, entry.key_id, field_id, self._policy.master_keys(field_id))
             if not entries and field_id in self._policy.columns:
@@ -96,6 +98,16 @@ class TableColumnKeys:
             f"and the file has {'none' if sequence_number is None else sequence_number}: somebody who may use that key has made it, or "
             "an engine that knows nothing of protected columns appended a file from before once more",
         )
+
+    def _check_own(self, entry: EncryptedKey, location: str) -> None:
+        """Refuse a file whose column is under a strange key: this table's masks, and whom it is shared with, would show its values."""
+        if self._ring.is_strange(entry):
+            raise TamperedFileError(
+                location,
+                f"holds {self._ring.column(entry.field_id)} under {entry.kind} {entry.key_id}, which was made for the table "
+                f"{entry.made_for}: somebody has brought in a file of that table with its key. Delete its rows, or go back to a snapshot "
+                "without it",
+            )
 
     def _generated(self, field_id: int, aad_prefix: bytes) -> ColumnKey:
         key_id, key = self._current(field_id, aad_prefix)

@@ -46,7 +46,7 @@ from tablecrypt.maintenance.reachable import FileKind, ReachableFile, reachable_
 from tablecrypt.maintenance.runner import FileWork, Runner, run_counted, runner_or_threads
 from tablecrypt.manifests.manifest_list import read_manifest_list
 from tablecrypt.printable import bytes_shown, counted, shown
-from tablecrypt.table.protection.declaring import copied_declarations
+from tablecrypt.table.protection.declaring import copied_keys
 from tablecrypt.table.shares import readably_named
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import ReportedFiles, RunNames, TableFileIO, name_of
@@ -258,8 +258,7 @@ class _Copying:
         copier = ManifestCopier(self.source, self.target, self.paths, new_deletes, f"{folder}/{run}-m", self.metadata.properties)
         ring, layout = self.metadata.key_ring, self.metadata.stated_layout
         # Data files keep their keys, so those of their protected columns go with them.
-        declared = copied_declarations(self.metadata, str(self.identity.table_uuid), self.source.manager.columns)
-        keys = [*ring.column_keks, *ring.column_keys, *declared]
+        keys = [*ring.column_keks, *copied_keys(self.metadata, str(self.identity.table_uuid), self.source.manager.columns)]
         last_key_id: str | None = None
         lists: dict[int, tuple[str, str]] = {}
 

@@ -122,6 +122,8 @@ class ReachableFile:
         snapshots: of a manifest, the ids of those whose lists name it.
         equality_ids: of an equality delete file, the field ids of the columns whose values it holds.
         entries: what the entries of manifests say of it: one, unless some differ or it holds several deletion vectors.
+        has_open_key: whether its key is in the clear: in a manifest list or manifest that is plaintext or whose own key is in the clear,
+            if only in an entry that says that the file was deleted.
     """
 
     location: str
@@ -138,6 +140,7 @@ class ReachableFile:
     snapshots: frozenset[int] = frozenset()
     equality_ids: frozenset[int] = frozenset()
     entries: frozenset[EntryCounts] = frozenset()
+    has_open_key: bool = False
 
 
 @dataclass(frozen=True)
@@ -156,7 +159,8 @@ class Reachable:
     Attributes:
         files: by location.
         unopened: what could not be read.
-        contradictory: by location, files that are named as two kinds of file or with two keys; `files` has what was named first.
+        contradictory: by location, files that are named as two kinds of file or with two keys, of which `files` has what was named
+            first; and those with a second deletion vector of one data file.
         keks_of_snapshots: for each snapshot whose manifest list was opened, the id of its KEK; None for one in plaintext.
     """
 
@@ -208,8 +212,19 @@ def reachable_files(metadata: TableMetadata, io: FileIO) -> Reachable:
         manifests = _manifests_with_keks(lists)
         entries = _Entries(metadata, io)
         naming = _snapshots_naming(lists)
+        open_lists = (opened for opened in lists if not opened.file.keks)
+        in_the_clear = {manifest.manifest_path for opened in open_lists for manifest in opened.manifests}
+        vectors: dict[str, list[EncryptedDataFile]] = {}
         for (manifest, keks), result in zip(manifests, pool.map(lambda each: _attempt(entries.of, each[0]), manifests), strict=True):
-            _add_manifest(found, entries, manifest, keks, naming[manifest.manifest_path], result)
+            vectors[manifest.manifest_path] = _live_vectors(result)
+            is_open = not manifest.key_metadata or manifest.manifest_path in in_the_clear
+            _add_manifest(found, entries, manifest, keks, naming[manifest.manifest_path], result, is_open)
+
+    heads = {ref.snapshot_id for ref in metadata.refs.values()}
+    for opened in (each for each in lists if each.file.added_by in heads):
+        _compare_vectors(found, [vector for manifest in opened.manifests for vector in vectors[manifest.manifest_path]])
+    for location in entries.deleted_in_the_clear & found.files.keys():
+        found.files[location] = replace(found.files[location], has_open_key=True)
 
     return found
 
@@ -229,7 +244,7 @@ def files_of_snapshot(metadata: TableMetadata, io: FileIO, snapshot: Snapshot) -
             if isinstance(result, Exception):
                 unopened.append(Unopened(manifest.manifest_path, FileKind.MANIFEST, result))
             else:
-                files += [entry.data_file for entry in result]
+                files += [entry.data_file for entry in result if entry.status != ManifestEntryStatus.DELETED]
 
     return files, unopened
 
@@ -307,6 +322,23 @@ def _compare_manifests(found: Reachable, lists: Iterable[_OpenedList]) -> None:
             _add_contradiction(found, manifest.manifest_path, FileKind.MANIFEST, "with two keys")
 
 
+def _live_vectors(result: list[ManifestEntry] | Exception) -> list[EncryptedDataFile]:
+    if isinstance(result, Exception):
+        return []
+    live = (entry.data_file for entry in result if entry.status != ManifestEntryStatus.DELETED)
+    return [EncryptedDataFile.of(file) for file in live if is_deletion_vector(file)]
+
+
+def _compare_vectors(found: Reachable, vectors: Iterable[EncryptedDataFile]) -> None:
+    """Note a second deletion vector that a snapshot has of one data file: whichever counted, the rows of the other would come back."""
+    seen: set[str] = set()
+    for vector in vectors:
+        target = vector.referenced_data_file
+        if target is not None and target in seen:
+            _add_contradiction(found, vector.file_path, FileKind.DELETION_VECTOR, f"as a second deletion vector of {target}")
+        seen.add(target or "")
+
+
 def _snapshots_naming(lists: Iterable[_OpenedList]) -> dict[str, frozenset[int]]:
     """The ids of the snapshots whose lists name each manifest."""
     naming: dict[str, frozenset[int]] = {}
@@ -318,18 +350,18 @@ def _snapshots_naming(lists: Iterable[_OpenedList]) -> dict[str, frozenset[int]]
 
 
 class _Entries:
-    """Reads the live entries of manifests, encrypted or not."""
+    """Reads the entries of manifests, encrypted or not."""
 
     def __init__(self, metadata: TableMetadata, io: FileIO) -> None:
+        self.deleted_in_the_clear: set[str] = set()
         self._io = io
         self._specs = metadata.specs()
         self._schema = metadata.schema()
 
     def of(self, manifest: ManifestFile) -> list[ManifestEntry]:
         if not manifest.key_metadata:
-            return _read_plainly(manifest.manifest_path, lambda: manifest.fetch_manifest_entry(_stored(self._io), discard_deleted=True))
-        entries = EncryptedManifestFile.of(manifest).read(_manager_io(self._io)).entries
-        return [entry for entry in entries if entry.status != ManifestEntryStatus.DELETED]
+            return _read_plainly(manifest.manifest_path, lambda: manifest.fetch_manifest_entry(_stored(self._io), discard_deleted=False))
+        return list(EncryptedManifestFile.of(manifest).read(_manager_io(self._io)).entries)
 
     def partition_of(self, file: DataFile, spec_id: int) -> str:
         spec = self._specs.get(spec_id)
@@ -367,13 +399,14 @@ def _add_manifest(
     keks: frozenset[str],
     snapshots: frozenset[int],
     result: list[ManifestEntry] | Exception,
+    is_open: bool,
 ) -> None:
     key, problem = _attempt_key(manifest)
     avro = FileFormat.AVRO.value
     length, added_by = manifest.manifest_length, manifest.added_snapshot_id
     stored = ReachableFile(manifest.manifest_path, FileKind.MANIFEST, avro, key, length, keks, added_by=added_by)
     # Also where it does not open: it is known to the table, and must not be taken for an orphan.
-    _add(found, replace(stored, spec_id=manifest.partition_spec_id, snapshots=snapshots))
+    _add(found, replace(stored, spec_id=manifest.partition_spec_id, snapshots=snapshots, has_open_key=is_open and key is not None))
     error = problem or (result if isinstance(result, Exception) else None)
     if error is not None:
         found.unopened.append(Unopened(manifest.manifest_path, FileKind.MANIFEST, error))
@@ -382,11 +415,17 @@ def _add_manifest(
 
     for entry in result:
         file = entry.data_file
+        if entry.status == ManifestEntryStatus.DELETED:
+            # Another snapshot may have the file still, and here is its key.
+            if is_open and file.key_metadata:
+                entries.deleted_in_the_clear.add(file.file_path)
+            continue
+
         # Entries that inherit hold no value of their manifest's row.
         added_by = manifest.added_snapshot_id if entry.snapshot_id is None else entry.snapshot_id
         partition = entries.partition_of(file, manifest.partition_spec_id)
         sequence_number = manifest.sequence_number if entry.sequence_number is None else entry.sequence_number
-        _add_content(found, file, keks, partition, added_by, sequence_number, manifest.partition_spec_id)
+        _add_content(found, file, keks, partition, added_by, sequence_number, manifest.partition_spec_id, is_open)
 
 
 def _attempt_key(manifest: ManifestFile) -> tuple[StandardKeyMetadata | None, Exception | None]:
@@ -406,6 +445,7 @@ def _add_content(
     added_by: int | None,
     sequence_number: int | None,
     spec_id: int,
+    is_open: bool,
 ) -> None:
     kind, key = kind_of(file), None
     if file.key_metadata:
@@ -422,6 +462,7 @@ def _add_content(
         spec_id=spec_id,
         equality_ids=frozenset(file.equality_ids or ()) if kind == FileKind.EQUALITY_DELETES else frozenset(),
         entries=frozenset([_counts_in(file)]),
+        has_open_key=is_open and key is not None,
     )
     _add(found, stored)
 
@@ -459,8 +500,10 @@ def _add(found: Reachable, file: ReachableFile) -> None:
     elif not _is_same_key(known.key, file.key):
         _add_contradiction(found, file.location, known.kind, "with two keys")
 
-    if not (file.keks <= known.keks and file.entries <= known.entries):
-        found.files[file.location] = replace(known, keks=known.keks | file.keks, entries=known.entries | file.entries)
+    is_open = known.has_open_key or file.has_open_key
+    if not (file.keks <= known.keks and file.entries <= known.entries and is_open == known.has_open_key):
+        keks, counts = known.keks | file.keks, known.entries | file.entries
+        found.files[file.location] = replace(known, keks=keks, entries=counts, has_open_key=is_open)
 
 
 def _add_contradiction(found: Reachable, location: str, kind: FileKind, what: str) -> None:

@@ -255,7 +255,8 @@ class EncryptedTableMetadata(TableMetadataV3):
     @property
     def key_ring(self) -> KeyRing:
         """The keys of this version of the metadata: `encryption-keys`, and copies of column entries that it lacks."""
-        return KeyRing(entries_with_copies(self.encryption_keys, self.properties), self._name_of, self._fields_of)
+        entries = entries_with_copies(self.encryption_keys, self.properties)
+        return KeyRing(entries, self._name_of, self._fields_of, str(self.table_uuid))
 
     def _name_of(self, field_id: int) -> str | None:
         """Return a column's name in the current schema, else in the newest that has it."""

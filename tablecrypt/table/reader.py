@@ -149,8 +149,7 @@ class TaskReader:
             FormatError: one of them cannot be read, or deletes do not fit their data file.
             ReadRestrictionError: a value cannot be masked as the catalog's server requires.
         """
-        deletes = self._deletes.deletes_of(task)
-        for _, rows in self._live_rows(task, deletes):
+        for _, rows in self._live_rows(task):
             yield rows
 
     def sources(self, tasks: Iterable[FileScanTask]) -> Iterator[RowSource[pa.RecordBatch]]:
@@ -187,8 +186,7 @@ class TaskReader:
             Others as `batches`.
         """
         refuse_restricted(self.io, "changing rows")
-        deletes = self._deletes.deletes_of(task)
-        for positions, rows in self._live_rows(task, deletes):
+        for positions, rows in self._live_rows(task):
             if positions is not None:
                 yield positions, rows
 
@@ -201,10 +199,9 @@ class TaskReader:
             As `positioned_batches`.
         """
         refuse_restricted(self.io, "changing rows")
-        deletes = self._deletes.deletes_of(task)
         delete = self._delete_filter
         matching: list[pa.Array] = []
-        for positions, rows in self._live_rows(task, deletes, delete.columns):
+        for positions, rows in self._live_rows(task, delete.columns):
             if positions is not None:
                 at = pa.table([positions, *rows.columns], names=[_POSITION, *rows.schema.names])
                 matching += delete.deleted(at).column(_POSITION).chunks
@@ -215,9 +212,7 @@ class TaskReader:
     def _delete_filter(self) -> DeleteFilter:
         return DeleteFilter(self._table_metadata.schema(), self._row_filter, self._options.case_sensitive)
 
-    def _live_rows(
-        self, task: FileScanTask, deletes: TaskDeletes, projected: Schema | None = None
-    ) -> Iterator[tuple[pa.Array | None, pa.RecordBatch]]:
+    def _live_rows(self, task: FileScanTask, projected: Schema | None = None) -> Iterator[tuple[pa.Array | None, pa.RecordBatch]]:
         """Yield a task's rows without the deleted ones, with their positions where these are known.
 
         Args:
@@ -230,6 +225,8 @@ class TaskReader:
         wanted = self._with_equality_columns(task, projected)
 
         with self.opened(task) as opened:
+            # Not before: a Parquet file has as many rows as its entry says now, which bounds the memory that deletion vectors take.
+            deletes = self._deletes.deletes_of(task)
             projection = self.projections.of(opened, task.file, wanted)
             part = task.part if isinstance(task, EncryptedFileScanTask) else None
             for stored_positions, batch in self._rows(opened, projection, deletes, part):

@@ -238,6 +238,15 @@ def test_a_table_that_is_renamed_to_its_own_name_keeps_its_pin(catalog: Encrypte
         catalog.load_table("db.t")
 
 
+@pytest.mark.parametrize("name", ["db.", "db. ", "db..t", ("db", ""), ("db", " ")])
+def test_a_table_gets_no_blank_name(catalog: EncryptedSqlCatalog, table: Table, name: str | tuple[str, ...]) -> None:
+    with pytest.raises(ConfigurationError, match="has an empty part"):
+        catalog.rename_table("db.t", name)
+    with pytest.raises(ConfigurationError, match="has an empty part"):
+        catalog.register_table(name, table.metadata_location)
+    assert catalog.list_tables("db") == [("db", "t")]
+
+
 def test_names_that_are_missing_or_taken_are_refused_as_pyiceberg_refuses_them(catalog: EncryptedSqlCatalog, table: Table) -> None:
     catalog.create_table("db.taken", ROWS.schema, properties=ENCRYPTED)
     for new, error in (("db.taken", TableAlreadyExistsError), ("nowhere.t", NoSuchNamespaceError)):

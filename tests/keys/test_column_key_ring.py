@@ -234,6 +234,48 @@ def test_an_entry_of_another_table_does_not_open_this_tables_files(written: tupl
         TableColumnKeys(maker(), POLICY, swapped).unwrap(SSN, key_metadata, PREFIX, OF_TEXT, 1)
 
 
+def test_a_rotation_says_of_keys_of_early_builds_which_table_they_are_of(written: tuple[KeyRing, bytes]) -> None:
+    ring, key_metadata = written
+    made = maker()
+    early = KeyRing(entries(ring), table_uuid="this table")
+    [entry], kek = early.column_keys, made.new_kek("pii")
+    assert (entry.made_for, early.is_foreign(entry)) == (None, False)
+
+    rotated = KeyRing([kek, made.under(early, entry, kek)], table_uuid="this table")
+
+    [bound] = rotated.column_keys
+    assert (bound.key_id, bound.made_for) == (entry.key_id, "this table")
+    assert KeyRing(entries(rotated), table_uuid="another table").is_foreign(bound)
+    assert TableColumnKeys(maker(), POLICY, rotated).unwrap(SSN, key_metadata, PREFIX, OF_TEXT, 1)
+
+
+def made_for(table_uuid: str, prefix: bytes) -> tuple[EncryptedKey, ...]:
+    """The entries for a file of a table."""
+    made = maker()
+    TableColumnKeys(made, POLICY, KeyRing(table_uuid=table_uuid)).generate([SSN], prefix)
+    return made.pending.new_entries(KeyRing(), [prefix])
+
+
+@pytest.mark.parametrize("entries_of", [("this table", "another table"), ("another table", "this table")])
+def test_new_values_go_under_a_key_of_this_table_and_not_of_another(entries_of: tuple[str, str]) -> None:
+    ring = KeyRing([entry for each in entries_of for entry in made_for(each, each.encode())], table_uuid="this table")
+    made = maker()
+
+    key = TableColumnKeys(made, POLICY, ring).generate([SSN], b"new")[SSN]
+
+    assert ring.entry(key.column_key_id).made_for == "this table"
+    assert [ring.is_strange(entry) for entry in ring.column_keys] == [each == "another table" for each in entries_of]
+
+
+def test_a_copy_with_keys_of_the_other_table_alone_goes_on_with_them() -> None:
+    ring, made = KeyRing(made_for("the other", b"there"), table_uuid="the copy"), maker(now_ms=START_MS + DEFAULT_KEK_LIFESPAN_MS)
+    assert not any(map(ring.is_strange, ring.column_keys))
+
+    TableColumnKeys(made, POLICY, ring).generate([SSN], b"here")
+
+    assert {entry.made_for for entry in made.pending.new_entries(ring, [b"here"]) if entry.is_column_key} == {"the other"}
+
+
 def test_an_entry_that_is_gone_is_said_to_be_shredded_or_removed(written: tuple[KeyRing, bytes]) -> None:
     ring, key_metadata = written
     with pytest.raises(KeyNotFoundError, match="shredded, or somebody removed"):

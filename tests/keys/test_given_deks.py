@@ -34,6 +34,7 @@ SSN, SALARY = 2, 3
 POLICY = ColumnPolicy.of([ProtectedColumn(SSN, "his-pii"), ProtectedColumn(SALARY, "his-fin")])
 KEYS = {"his-orders": b"o" * 32, "his-pii": b"p" * 32, "his-fin": b"f" * 32}
 KEY_ID = "c2VjcmV0LWlk"
+TABLE = "0c9f3a52-9a4f-4a86-8f61-0d2c7f4be8a1"
 DEKS = {name: Secret(name * 16) for name in (b"a", b"b")}
 
 
@@ -60,7 +61,7 @@ def opened(ring: KeyRing, column: FileColumn, made: ColumnKeyMaker | None = None
 
 @pytest.fixture
 def ring() -> KeyRing:
-    return KeyRing(maker().given("his-pii", {(SSN, KEY_ID): GivenDeks.of([(A, DEKS[b"a"])])}))
+    return KeyRing(maker().given("his-pii", {(SSN, KEY_ID): GivenDeks.of([(A, DEKS[b"a"])])}, TABLE))
 
 
 def test_the_dek_of_a_given_file_opens_and_that_of_another_does_not(ring: KeyRing) -> None:
@@ -75,7 +76,7 @@ def test_the_dek_of_a_given_file_opens_and_that_of_another_does_not(ring: KeyRin
 
 def test_each_column_has_a_list_of_its_own_and_a_kek_as_long_as_the_table_asks_for(ring: KeyRing) -> None:
     salary = hidden(b"b", SALARY, "c2FsYXJ5LWlk")
-    both = ring.with_others(maker().given("his-fin", {(SALARY, "c2FsYXJ5LWlk"): GivenDeks.of([(salary, DEKS[b"b"])])}))
+    both = ring.with_others(maker().given("his-fin", {(SALARY, "c2FsYXJ5LWlk"): GivenDeks.of([(salary, DEKS[b"b"])])}, TABLE))
     keys = TableColumnKeys(maker(), POLICY, both)
 
     for _ in range(2):
@@ -134,7 +135,7 @@ def test_who_may_not_use_the_master_key_opens_none(ring: KeyRing) -> None:
 
 def test_the_tables_own_master_key_is_refused() -> None:
     with pytest.raises(ConfigurationError, match="own master key"):
-        maker().given("his-orders", {})
+        maker().given("his-orders", {}, TABLE)
 
 
 def test_new_values_go_under_a_key_and_a_kek_that_whoever_gave_the_deks_has_not_seen(ring: KeyRing) -> None:
@@ -144,6 +145,15 @@ def test_new_values_go_under_a_key_and_a_kek_that_whoever_gave_the_deks_has_not_
     kek, entry = made.pending.new_entries(ring, [b"new"])
     assert key_id_in(own.key_metadata(OF_TEXT)) == entry.key_id != KEY_ID
     assert entry.encrypted_by_id == kek.key_id not in ring
+
+
+def test_deks_that_were_given_for_another_table_open_nothing_beside_keys_of_this_one(ring: KeyRing) -> None:
+    made, here = maker(), "the partner's own table"
+    TableColumnKeys(made, POLICY, KeyRing(table_uuid=here)).generate([SSN], b"own")
+    brought = KeyRing([*ring.column_keks, *ring.column_keys], table_uuid=here)
+
+    with pytest.raises(TamperedFileError, match=f"made for the table {TABLE}"):
+        opened(brought.with_others(made.pending.new_entries(KeyRing(), [b"own"])), A)
 
 
 def test_a_rotation_puts_the_list_under_a_new_kek(ring: KeyRing) -> None:

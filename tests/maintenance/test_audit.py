@@ -13,6 +13,8 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from pyiceberg.io.pyarrow import PyArrowFileIO
+from pyiceberg.manifest import ManifestEntry, ManifestEntryStatus, write_manifest, write_manifest_list
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.types import LongType, NestedField
@@ -33,7 +35,9 @@ from tests.support.aws import AwsServer
 from tests.support.listeners import stopping
 from tests.support.tables import (
     MASTER_KEY,
+    SCHEMA,
     TEAM_SCHEMA,
+    data_files,
     encrypted_sql_catalog,
     flip,
     folder_of,
@@ -42,6 +46,7 @@ from tests.support.tables import (
     new_table,
     path_of,
     put_back,
+    rows,
     team_rows,
     unpinned_catalog,
 )
@@ -231,6 +236,32 @@ def test_a_snapshot_without_a_key_is_critical_and_the_others_are_walked(table: T
 
     assert [finding.where for finding in of_kind(found, FindingKind.PLAINTEXT_SNAPSHOT)] == [f"snapshot {first}"]
     assert len(found.tables[0].files) > 8
+
+
+@pytest.mark.parametrize("status", [ManifestEntryStatus.EXISTING, ManifestEntryStatus.DELETED])
+def test_a_plaintext_manifest_opens_files_that_encrypted_ones_name_too(
+    aws: AwsServer, unwatched_warehouse: Path, status: ManifestEntryStatus
+) -> None:
+    """As an engine leaves it that knows nothing of encryption: it copies entries with their keys, of files that it deletes as well."""
+    table = new_table(encrypted_sql_catalog(unwatched_warehouse, aws), "db.t", SCHEMA, appends=[rows(0), rows(20)])
+    [copied, other] = data_files(table)
+    folder, io = f"{table.location()}/metadata", PyArrowFileIO()
+    with write_manifest(2, table.spec(), table.schema(), io.new_output(f"{folder}/plain-m0.avro"), 7, "null") as manifest:
+        manifest.add_entry(
+            ManifestEntry.from_args(status=status, snapshot_id=6, sequence_number=1, file_sequence_number=1, data_file=copied)
+        )
+    with write_manifest_list(2, io.new_output(f"{folder}/plain.avro"), 7, None, 3, "null") as listed:
+        listed.add_manifests([manifest.to_manifest_file()])
+
+    def add_snapshot(content: dict[str, Any]) -> None:
+        plain = {name: value for name, value in content["snapshots"][-1].items() if name != "key-id"}
+        content["snapshots"].append({**plain, "snapshot-id": 7, "sequence-number": 3, "manifest-list": f"{folder}/plain.avro"})
+        content["last-sequence-number"] = 3
+
+    found = audit(edited(table, add_snapshot)).tables[0]
+
+    opened = {file.location: file.has_open_key for file in found.files if file.kind == FileKind.DATA}
+    assert opened == {copied.file_path: True, other.file_path: False}
 
 
 @pytest.mark.parametrize("what", ["the manifest-list key", "its KEK"])

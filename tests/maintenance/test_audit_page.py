@@ -190,7 +190,7 @@ def test_what_is_not_whole_never_looks_whole() -> None:
 def test_keys_in_the_clear_count_as_readable() -> None:
     """A manifest that is plaintext names keys: the files below it are ciphertext, and open to whoever reads the storage."""
     table = table_audit(files=1, partitions=("",))
-    opened = dataclasses.replace(table, files=tuple(dataclasses.replace(file, keks=()) for file in table.files))
+    opened = dataclasses.replace(table, files=tuple(dataclasses.replace(file, keks=(), has_open_key=True) for file in table.files))
     shown = Page(html_page(audit_of(opened))).shown
 
     assert "Data keys in the clear 2 files, 48 MB" in shown

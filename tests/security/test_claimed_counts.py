@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Final, cast
+from typing import Any, Final, cast
 
 import pyarrow as pa
 import pytest
+from pyiceberg.manifest import ManifestContent
 from pyiceberg.schema import Schema
 from pyiceberg.table import ALWAYS_TRUE
 from pyiceberg.types import LongType, NestedField, StringType
+from pyroaring import BitMap64
 
 from tablecrypt.errors import FormatError
 from tablecrypt.maintenance import verify
@@ -24,7 +26,8 @@ from tablecrypt.table.snapshots import CommitOptions
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.transaction import EncryptedTransaction
 from tablecrypt_catalog import EncryptedSqlCatalog
-from tests.support.handwritten_manifests import named_otherwise
+from tests.support.handwritten_manifests import HandwrittenManifest, commit_by_hand, named_otherwise
+from tests.support.peak_memory import measured
 from tests.support.plaintext import CANARY
 from tests.support.protected_tables import add_once_more
 from tests.support.table_files import TableFiles
@@ -88,6 +91,31 @@ def test_a_deletion_vector_of_another_length_than_its_entry_claims_is_refused(fi
     vector = files.deletion_vector(data.file_path, [3])
     with pytest.raises(FormatError, match=f"{vector.file_path}: its manifest entry says 1 bytes"):
         read(files, data, named_otherwise(vector, file_size_in_bytes=1))
+
+
+def test_a_deletion_vector_of_rows_that_a_file_does_not_have_is_not_expanded(files: TableFiles, tmp_path: Path) -> None:
+    data, gone = files.data(ROWS), BitMap64()
+    gone.add_range(0, 40_000_000)
+    claimed = named_otherwise(data, record_count=2**31)
+
+    outcome = measured(lambda: read(files, claimed, files.deletion_vector(data.file_path, gone)), tmp_path / "outcome")
+
+    assert "has 100 rows, its manifest entry says 2147483648" in str(outcome.error)
+    assert outcome.peak < 100 * 2**20
+
+
+@pytest.mark.parametrize("fields", [{"referenced_data_file": None}, {"content_offset": 4}], ids=["names no file", "twice"])
+def test_verify_reports_vectors_that_no_scan_reads(catalog: EncryptedSqlCatalog, fields: dict[str, Any]) -> None:
+    table = new_table(catalog, "db.t", SCHEMA, appends=[ROWS])
+    files, [data] = TableFiles(folder_of(table), table.schema()), data_files(table)
+    vector = files.deletion_vector(data.file_path, [3])
+    add_deletes(table, vector)
+    commit_by_hand(table.refresh(), HandwrittenManifest([named_otherwise(vector, **fields)], ManifestContent.DELETES, spec_id=0))
+
+    with pytest.raises(FormatError, match=r"names no data file|two deletion vectors"):
+        table.refresh().scan().to_arrow()
+
+    assert {bad.location for bad in verify(table).bad} == {vector.file_path}
 
 
 def problems(table: EncryptedTable, quick: bool = False) -> set[tuple[str, str]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -18,6 +19,7 @@ from tablecrypt.maintenance import FindingKind
 from tablecrypt.maintenance.expiry import expire_snapshots
 from tests.maintenance.test_erase import FILTER, PERSON, check_nothing_is_left, people
 from tests.support.handwritten_manifests import HandwrittenManifest, commit_by_hand, named_otherwise
+from tests.support.listeners import stopping
 from tests.support.manifests import new_key
 from tests.support.protected_tables import Clients, declare, loaded, persons, protected_table
 from tests.support.tables import data_files
@@ -81,6 +83,23 @@ def test_verify_and_audit_name_a_file_that_is_named_in_two_ways(catalog: Catalog
     assert before.is_good
     assert bad.location == file.file_path
     assert found == {file.file_path}
+
+
+@pytest.mark.parametrize("quick", [False, True])
+@pytest.mark.parametrize("fields", [{"record_count": 2**40}, {"file_size_in_bytes": 1}], ids=["rows", "length"])
+def test_a_run_that_goes_on_looks_again_at_a_file_of_which_a_new_entry_says_something_else(
+    catalog: Catalog, tmp_path: Path, fields: dict[str, Any], quick: bool
+) -> None:
+    table, state = people(catalog), tmp_path / "state"
+    file = of_person(table)
+    with pytest.raises(KeyboardInterrupt):
+        m.verify(table, quick=quick, resume_from=state, workers=1, progress=stopping())
+    commit_by_hand(table, HandwrittenManifest([named_otherwise(file, **fields)]))
+
+    done = m.verify(table.refresh(), quick=quick, resume_from=state)
+
+    assert done.resumed > 0
+    assert [bad.location for bad in done.bad] == [file.file_path]
 
 
 @pytest.mark.parametrize(

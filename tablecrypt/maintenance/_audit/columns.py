@@ -208,10 +208,14 @@ def _key_findings(metadata: EncryptedTableMetadata, table_key_id: str, policy: C
 
     for entry in ring.column_keys:
         try:
-            field_id, kek = entry.field_id, ring.entry(entry.encrypted_by_id or "")
+            field_id, kek, is_strange = entry.field_id, ring.entry(entry.encrypted_by_id or ""), ring.is_strange(entry)
         except (FormatError, KeyNotFoundError) as error:
             yield Finding(FindingKind.COLUMN_KEY_DIFFERS, entry.key_id, str(error))
             continue
+
+        if is_strange:
+            message = f"the key of {ring.column(field_id)} was made for the table {entry.made_for}: somebody has brought it in, with a file"
+            yield Finding(FindingKind.COLUMN_KEY_DIFFERS, entry.key_id, message)
 
         named = policy.master_keys(field_id)
         # A column that the properties do not name has nothing to compare with: that is a finding already.

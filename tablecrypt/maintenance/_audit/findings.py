@@ -146,7 +146,7 @@ class FindingKind(Enum):
     COLUMN_KEY_DIFFERS = _Meaning(
         "column-key-differs",
         Severity.CRITICAL,
-        "Column key under another master key",
+        "Column key under another master key, or of another table",
         "Find out who edited encryption-keys, and do not write to the table until then.",
     )
     COLUMN_KEY_MISSING = _Meaning(
@@ -319,6 +319,7 @@ class AuditedFile:
         length: bytes in the store; None where that is not known.
         written: when it, and so its key, was made; None where that is not known.
         partition: "region=north", empty where there is none.
+        has_open_key: whether a manifest or manifest list holds its key that everybody who reads the storage can read.
     """
 
     location: str
@@ -329,6 +330,7 @@ class AuditedFile:
     length: int | None
     written: dt.datetime | None
     partition: str
+    has_open_key: bool = False
 
 
 @dataclass(frozen=True)

@@ -314,6 +314,7 @@ def _audited_file(seen: Observed, file: ReachableFile) -> AuditedFile:
         length=file.length if stored is None else stored.size,
         written=seen.written.get(file.location),
         partition=file.partition,
+        has_open_key=file.has_open_key,
     )
 
 

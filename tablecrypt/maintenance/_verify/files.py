@@ -271,6 +271,8 @@ def _avro_problems(io: EncryptingFileIO, work: FileToInspect, key: StandardKeyMe
 def _vector_problems(io: EncryptingFileIO, work: FileToInspect, key: StandardKeyMetadata) -> Iterator[Problem]:
     reader = DeletionVectorReader(io)
     for entry in sorted(work.entries, key=lambda each: (each.offset or 0, each.target or "", each.records)):
+        if entry.target is None:
+            yield Problem("deletion vector", f"a manifest entry of the vector at {entry.offset} names no data file")
         try:
             reader.check(entry.as_vector(work.location, key), work.rows.get(entry.target or ""))
         except FormatError as refused:

@@ -19,13 +19,14 @@ What an interrupted verification had found good is in a state file, whose lines 
     {"tablecrypt": "verify", "version": 1, "table-uuid": "…"}
     {"location": "…", "length": …, "modified": "…", "parts": …, "full": true, "mac": "<hexadecimal>"}       one for each good file
 
-    mac     = HMAC-SHA256(MAC key, JSON of [table uuid, location, length, modified, parts, full])
+    mac     = HMAC-SHA256(MAC key, JSON of [table uuid, location, length, modified, parts, full, what manifests say of the file])
     MAC key = HKDF-SHA256(the file's DEK, salt = its AAD prefix, info = "tablecrypt verify state 1"), 32 bytes
 
-A line is believed when its MAC is right under the key that the file has *now*, and the store gives the file the same length and time of
-last writing as then. So an attacker who can write the state file cannot have a bad file passed over, and a file under a new key is verified
-again. It is for going on soon after an interruption: an attacker who can rewrite a file in the store and set its time back hides the change
-from a run that resumes. A run that reaches its end removes the file.
+A line is believed when its MAC is right under the key that the file has *now*, manifests say of it what they said then, and the store gives
+it the same length and time of last writing. So an attacker who can write the state file cannot have a bad file passed over, and a file is
+verified again under a new key, or if a new manifest entry says something else of it. It is for going on soon after an interruption: an
+attacker who can rewrite a file in the store and set its time back hides the change from a run that resumes. A run that reaches its end
+removes the file.
 
 A line that was cut when the process was killed, or is not one of these, is passed over. Raises ConfigurationError for a file that is not of
 this kind, or of another table.
@@ -36,7 +37,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
@@ -264,12 +265,17 @@ class _Run:
         data = [self._found.files[target] for target in targets if target in self._found.files]
         return {each.location: max(entry.records for entry in each.entries) for each in data if each.entries}
 
+    def _said_of(self, file: ReachableFile) -> list[Any]:
+        """What manifests say of a file, against which its bytes are held, as JSON's types."""
+        entries, rows = map(astuple, file.entries), self._rows_of_targets(file)
+        return [file.kind, file.file_format, file.sequence_number, sorted(entries, key=repr), sorted(rows.items())]
+
     def _is_known_good(self, file: ReachableFile) -> bool:
         stamp = self._stamps.get(canonical(file.location))
         if self._state is None or stamp is None or file.key is None:
             return False
 
-        parts = self._state.parts_of(stamp, file.key, self._full)
+        parts = self._state.parts_of(stamp, file.key, self._full, self._said_of(file))
         if parts is None:
             return False
 
@@ -292,7 +298,7 @@ class _Run:
         is_whole = hidden_columns is None or not (hidden_columns.denied or hidden_columns.problems)
         stamp = self._stamps.get(canonical(file.location))
         if self._state is not None and stamp is not None and not look.problems and is_whole:
-            self._state.remember(stamp, key, self._full, look.parts)
+            self._state.remember(stamp, key, self._full, self._said_of(file), look.parts)
 
     def _note(self, location: str, problem: Problem) -> None:
         self._problems.setdefault(location, []).append(problem)
@@ -320,12 +326,12 @@ class _Line:
     parts: int
     full: bool
 
-    def mac(self, table_uuid: str, key: StandardKeyMetadata) -> HMAC:
+    def mac(self, table_uuid: str, key: StandardKeyMetadata, said: list[Any]) -> HMAC:
         # Derived, so that the DEK is used as the key of one cipher alone.
         mac_key = HKDF(SHA256(), 32, salt=key.aad_prefix, info=_STATE_INFO).derive(key.encryption_key.reveal())
         mac = HMAC(mac_key, SHA256())
         # A list in JSON: no two sets of values make the same bytes.
-        mac.update(json.dumps([table_uuid, self.location, self.length, self.modified, self.parts, self.full]).encode())
+        mac.update(json.dumps([table_uuid, self.location, self.length, self.modified, self.parts, self.full, said]).encode())
         return mac
 
 
@@ -346,8 +352,15 @@ class VerifyState:
         else:
             self._append({"tablecrypt": "verify", "version": _STATE_VERSION, "table-uuid": table_uuid})
 
-    def parts_of(self, stored: StoredFile, key: StandardKeyMetadata, full: bool) -> int | None:
-        """How many parts of a file authenticated in the run before; None where it has to be looked at."""
+    def parts_of(self, stored: StoredFile, key: StandardKeyMetadata, full: bool, said: list[Any]) -> int | None:
+        """How many parts of a file authenticated in the run before; None where it has to be looked at.
+
+        Args:
+            stored: the file, as the store has it.
+            key: its DEK and AAD prefix.
+            full: whether every byte of it counts.
+            said: what manifests say of it.
+        """
         remembered = self._lines.get(stored.location)
         if remembered is None or stored.modified is None:
             # Without the time of writing, a file that was replaced by one of the same length would pass.
@@ -359,19 +372,19 @@ class VerifyState:
             return None
 
         try:
-            line.mac(self._uuid, key).verify(mac)
+            line.mac(self._uuid, key, said).verify(mac)
         except InvalidSignature:
-            # The line is forged, or the file has another key since.
+            # The line is forged, or the file has another key since, or another entry.
             return None
 
         return line.parts
 
-    def remember(self, stored: StoredFile, key: StandardKeyMetadata, full: bool, parts: int) -> None:
+    def remember(self, stored: StoredFile, key: StandardKeyMetadata, full: bool, said: list[Any], parts: int) -> None:
         """Note that a file was good. Nothing is noted where the store does not say when a file was written."""
         if stored.modified is None:
             return
         line = _Line(stored.location, stored.size, stored.modified.isoformat(), parts, full)
-        self._append({**vars(line), "mac": line.mac(self._uuid, key).finalize().hex()})
+        self._append({**vars(line), "mac": line.mac(self._uuid, key, said).finalize().hex()})
 
     def remove(self) -> None:
         """Remove the file: the run has ended."""

@@ -49,8 +49,8 @@ def is_readable(file: AuditedFile) -> bool:
 
 
 def has_open_key(file: AuditedFile) -> bool:
-    """Whether a file's key is in the clear: a manifest or manifest list that is not encrypted names it."""
-    return file.signature.is_ciphertext and file.key_length is not None and not file.keks
+    """Whether a file is ciphertext whose key is in the clear."""
+    return file.signature.is_ciphertext and file.has_open_key
 
 
 _BY_FINDING: Final = (

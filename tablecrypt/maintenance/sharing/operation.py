@@ -261,7 +261,8 @@ class _Sharing:
     def _new_keys(self, plan: SharePlan) -> _Keys:
         """Make the keys of one state, for the partner alone to open."""
         columns = given_deks(self.table, plan.columns, plan.tasks, plan.stored)
-        given = (self.io.manager.columns.given(column.key_id, deks) for column, deks in columns.items() if deks)
+        maker, share = self.io.manager.columns, str(self.share_uuid)
+        given = (maker.given(column.key_id, deks, share) for column, deks in columns.items() if deks)
         return _Keys(self._new_kek(), tuple(chain.from_iterable(given)))
 
     def _new_kek(self) -> OpenKek:

@@ -9,6 +9,8 @@
     a column key is shredded                   none                                        anew under a new column key, where the properties
                                                                                            need one to be believed
 
+The first declaration in a copy that somebody made without the column's key makes the copy's column keys its own.
+
 A column whose properties somebody has changed past its declaration is not declared anew by the way: what the user names counts, by
 encryption.column-mask.<column> and encryption.column-keys. The latter also takes away a former master key and a `since` of somebody else.
 
@@ -25,7 +27,7 @@ from typing import cast
 from pyiceberg.table.update import RemovePropertiesUpdate, SetPropertiesUpdate, TableUpdate, update_table_metadata
 
 from tablecrypt.crypto.secret import Secret
-from tablecrypt.errors import AuthenticationError, ColumnKeyDeniedError
+from tablecrypt.errors import AuthenticationError, ColumnKeyDeniedError, KeyIdChangedError
 from tablecrypt.keys.column_declarations import (
     FORMER,
     KEY,
@@ -102,8 +104,11 @@ def first_declarations(metadata: EncryptedTableMetadata, maker: ColumnKeyMaker) 
     return declaration_changes(metadata.model_copy(update={"properties": without}), metadata, maker).updates
 
 
-def copied_declarations(metadata: EncryptedTableMetadata, table_uuid: str, maker: ColumnKeyMaker) -> tuple[EncryptedKey, ...]:
-    """Return a table's declarations as a copy of it has them. Those that this user cannot open stay behind: they are this table's alone.
+def copied_keys(metadata: EncryptedTableMetadata, table_uuid: str, maker: ColumnKeyMaker) -> tuple[EncryptedKey, ...]:
+    """Return a table's column keys and declarations as a copy of it has them.
+
+    Column keys that this user cannot open go with it as they are, and their declarations stay behind: those are this table's alone. So do
+    keys that were made for another table, which are no more the copy's than this table's.
 
     Args:
         metadata: the table's.
@@ -112,6 +117,12 @@ def copied_declarations(metadata: EncryptedTableMetadata, table_uuid: str, maker
     """
     ring, copied = metadata.key_ring, list[EncryptedKey]()
     column_keys = {entry.key_id: entry for entry in ring.column_keys}
+    for entry in column_keys.values():
+        try:
+            copied.append(entry if ring.is_foreign(entry) else maker.for_table(ring, entry, table_uuid))
+        except (ColumnKeyDeniedError, AuthenticationError):
+            copied.append(entry)
+
     for entry in ring.column_declarations:
         if (column_key := column_keys.get(entry.encrypted_by_id or "")) is None:
             continue
@@ -232,10 +243,23 @@ class _Change:
 
             key_id, key, made = found
             ring = ring.with_others(made)
-            added += [*made, sealed(declaration, key_id, key, str(self.after.table_uuid), self.maker.random)]
-            removed += [each.key_id for each in declarations.entries(new.field_id, known)]
+            taken = self._taken_over(ring, master_key_id)
+            added += [*made, *taken, sealed(declaration, key_id, key, str(self.after.table_uuid), self.maker.random)]
+            removed += [each.key_id for each in (*declarations.entries(new.field_id, known), *taken)]
 
         return DeclarationChanges(tuple(added), tuple(removed), restored)
+
+    def _taken_over(self, ring: KeyRing, master_key_id: str) -> list[EncryptedKey]:
+        """Return the keys that a copy has from the table that it was made of, as its own: rule 4 of column_declarations.py."""
+        known = ring.keys_of_column(self.new.field_id, master_key_id)
+        foreign = [each for each in known if ring.is_foreign(each) and not ring.is_strange(each)]
+        if len(tables := sorted({str(each.made_for) for each in foreign})) > 1:
+            raise KeyIdChangedError(
+                f"{ring.column(self.new.field_id)} has column keys that were made for the tables {' and '.join(tables)}: somebody has "
+                "brought in those of one of them. Remove their entries and files, and declare the column then"
+            )
+
+        return [self.maker.for_table(ring, each, str(self.after.table_uuid)) for each in foreign]
 
     @cached_property
     def _found(self) -> dict[str, tuple[ColumnDeclaration, ...]]:
