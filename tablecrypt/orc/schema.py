@@ -27,6 +27,8 @@ LAST_KIND: Final = 18
 """TIMESTAMP_INSTANT, the highest number of a type that pyarrow reads."""
 
 MAX_PRECISION: Final = 38
+MAX_DEPTH: Final = 100
+"""Of columns below each other: pyarrow calls itself for each, and some thousands more end the process."""
 
 _KIND: Final = 1
 _SUBTYPES: Final = 2
@@ -78,6 +80,7 @@ class Schema:
     def parse(cls, types: list[Message], what: str) -> Schema:
         columns: list[OrcColumn] = []
         last = list(range(len(types)))
+        heights = [1] * len(types)
         # From the last column up: the subtrees of children have to be known before those of their parents.
         for column_id in range(len(types) - 1, -1, -1):
             message = types[column_id]
@@ -91,6 +94,9 @@ class Schema:
                 expected = last[child] + 1
 
             last[column_id] = expected - 1
+            heights[column_id] += max((heights[child] for child in children), default=0)
+            if heights[column_id] > MAX_DEPTH:
+                raise FormatError(f"{what}: columns are nested deeper than {MAX_DEPTH}")
             columns.append(_column(column_id, last[column_id], message, children, what))
 
         columns.reverse()
