@@ -12,6 +12,7 @@ from typing import Final
 from pyiceberg.exceptions import CommitFailedException, ValidationException
 from pyiceberg.manifest import DataFile
 from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.refs import SnapshotRefType
 
 from tablecrypt.engines.job_messages import FileNumber
 from tablecrypt.engines.tasks import delete_files
@@ -30,11 +31,17 @@ def numbered(partitions: Sequence[Sequence[EncryptedFileScanTask]]) -> dict[File
     return {(number, index): task for number, tasks in enumerate(partitions) for index, task in enumerate(tasks)}
 
 
-def check_unchanged(name: str, planned: TableMetadata, current: TableMetadata) -> None:
+def check_unchanged(name: str, planned: TableMetadata, current: TableMetadata, branch: str | None = None) -> None:
     """Check that files written for `planned` still fit the table.
 
+    Args:
+        name: of the table, for messages.
+        planned: the table as it was.
+        current: the table as it is.
+        branch: the one to commit to, if the commit names one.
+
     Raises:
-        ConfigurationError: the table, its columns or its partitioning were changed meanwhile.
+        ConfigurationError: the table, its columns or its partitioning were changed meanwhile, or the branch was dropped.
         StaleWriteError: the protection of its columns was.
     """
     for what, now, then in (
@@ -45,6 +52,11 @@ def check_unchanged(name: str, planned: TableMetadata, current: TableMetadata) -
     ):
         if now != then:
             raise ConfigurationError(f"{name}: its {what} was changed while the rows were written; nothing was committed")
+
+    # The commit would make the branch anew, with these rows and without those that it had.
+    branches = {name for name, ref in current.refs.items() if ref.snapshot_ref_type == SnapshotRefType.BRANCH}
+    if branch in planned.refs and branch not in branches:
+        raise ConfigurationError(f"{name}: its branch {branch!r} was dropped while the rows were written; nothing was committed")
 
     # A column that was declared meanwhile would lie here in the clear; under a key that was shredded, no reader could open it.
     WrittenUnder.of(planned).check(current, None)

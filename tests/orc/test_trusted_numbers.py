@@ -120,9 +120,9 @@ def test_a_union_of_its_own_columns_is_read(tags: bytes) -> None:
 def patched(count: int, width: int, patch_width: int, patches: Sequence[tuple[int, int]]) -> bytes:
     """A run of patched base: `count` zeros, and of each patch its gap and high bits."""
     bits = next(each for each in WIDTHS if each >= patch_width + 8)
-    packed = sum((gap << patch_width | high) << bits * index for index, (gap, high) in enumerate(reversed(patches)))
+    packed = int("".join(f"{gap << patch_width | high:0{bits}b}" for gap, high in patches), 2)
     head = [0x80 | WIDTHS.index(width) << 1 | count - 1 >> 8, count - 1 & 0xFF, WIDTHS.index(patch_width), 7 << 5 | len(patches), 0]
-    return bytes(head) + bytes(count * width // 8) + (packed << -bits * len(patches) % 8).to_bytes(-(-bits * len(patches) // 8), "big")
+    return bytes(head) + bytes(count * width // 8) + packed.to_bytes(bits * len(patches) // 8, "big")
 
 
 @pytest.mark.parametrize("width", [8, 32])

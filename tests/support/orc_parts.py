@@ -99,8 +99,8 @@ def _stored_stripe(content: bytearray, stripe: StripeParts, compression: Compres
     offset = len(content)
     groups = [[(Stream(part.kind, part.column, len(part.stored)), part.stored) for part in parts] for parts in stripe.streams]
     lengths = []
-    for of_index in (True, False):
-        stored = b"".join(stored for group in groups for stream, stored in group if stream.is_index == of_index)
+    for is_index in (True, False):
+        stored = b"".join(stored for group in groups for stream, stored in group if stream.is_index == is_index)
         content += stored
         lengths.append(len(stored))
 
@@ -109,7 +109,8 @@ def _stored_stripe(content: bytearray, stripe: StripeParts, compression: Compres
     encoded = compression.compress(footer.encode())
     content += encoded
 
-    return StripeInformation(offset, *lengths, len(encoded), stripe.rows, stripe.encrypt_id, stripe.keys)
+    of_index, of_data = lengths
+    return StripeInformation(offset, of_index, of_data, len(encoded), stripe.rows, stripe.encrypt_id, stripe.keys)
 
 
 def type_of(kind: int, *children: int, fields: Sequence[Field] = ()) -> bytes:
