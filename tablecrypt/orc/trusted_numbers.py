@@ -78,13 +78,13 @@ def check_of(column: OrcColumn, kind: int) -> StreamCheck | None:
 
 def check_lengths(lengths: bytes, version: int, what: str, *, limit: int) -> None:
     """Refuse a LENGTH stream whose sum is above `limit` or negative."""
-    bounds = [run.bound for run in _runs(lengths, version, what)]
+    bounds = [run.bound for run in _runs(ByteReader(lengths, what), version)]
     if None not in bounds and sum(bound for bound in bounds if bound is not None) <= limit:
         return
 
     total = 0
 
-    for run in _runs(lengths, version, what):
+    for run in _runs(ByteReader(lengths, what), version):
         values = run.values()
         total += sum(values)
         # A negative length is refused by itself: next to a huge one it could add up to a harmless sum.
@@ -94,12 +94,18 @@ def check_lengths(lengths: bytes, version: int, what: str, *, limit: int) -> Non
 
 def check_scales(scales: bytes, version: int, what: str) -> None:
     """Refuse a SECONDARY stream of decimals with a scale that no decimal has."""
-    for run in _runs(scales, version, what, signed=True):
-        if run.bound is not None and run.highest <= MAX_PRECISION:
-            continue
-        values = run.values()
-        if min(values) < 0 or max(values) > MAX_PRECISION:
-            raise FormatError(f"{what} are not all from 0 to {MAX_PRECISION}")
+    reader, start = ByteReader(scales, what), 0
+    for run in _runs(reader, version, signed=True):
+        if run.bound is None or run.highest > MAX_PRECISION:
+            values = run.values()
+            if min(values) < 0 or max(values) > MAX_PRECISION:
+                raise FormatError(f"{what} are not all from 0 to {MAX_PRECISION}")
+
+        # Most writers give all values of a column one scale: the same run again and again.
+        encoded = scales[start : reader.position]
+        while scales.startswith(encoded, reader.position):
+            reader.position += len(encoded)
+        start = reader.position
 
 
 def check_tags(tags: bytes, version: int, what: str, *, columns: int) -> None:
@@ -111,9 +117,8 @@ def check_tags(tags: bytes, version: int, what: str, *, columns: int) -> None:
             raise FormatError(f"{what} name a column beyond the {columns} that the union has")
 
 
-def _runs(numbers: bytes, version: int, what: str, *, signed: bool = False) -> Iterator[_Run]:
-    runs = _runs_of_version_1 if version == 1 else _runs_of_version_2
-    return runs(ByteReader(numbers, what), signed)
+def _runs(reader: ByteReader, version: int, *, signed: bool = False) -> Iterator[_Run]:
+    return _runs_of_version_1(reader, signed) if version == 1 else _runs_of_version_2(reader, signed)
 
 
 def _packed(reader: ByteReader, count: int, width: int) -> bytes:
