@@ -29,6 +29,7 @@ _ALGORITHMS: Final = {length: number for number, length in ALGORITHM_KEY_LENGTHS
 class StreamKind(IntEnum):
     """The kinds of streams that this library distinguishes; all other kinds below 10 hold data too."""
 
+    PRESENT = 0
     DATA = 1
     LENGTH = 2
     SECONDARY = 5

@@ -30,6 +30,9 @@ MAX_PRECISION: Final = 38
 MAX_DEPTH: Final = 100
 """Of columns below each other: pyarrow calls itself for each, and some thousands more end the process."""
 
+MAX_UNION: Final = 127
+"""Columns of a union: pyarrow numbers them in a signed byte, and one more ends the process."""
+
 _KIND: Final = 1
 _SUBTYPES: Final = 2
 _FIELD_NAMES: Final = 3
@@ -136,6 +139,11 @@ class Schema:
         """Return the column that a column lies directly below; None for the root."""
         return self._parents.get(column_id)
 
+    def has_keys(self, column_id: int) -> bool:
+        """Whether a column holds the keys of a map."""
+        above = self.parent_of(column_id)
+        return above is not None and self[above].kind == TypeKind.MAP and self[above].children[0] == column_id
+
     def at_or_above(self, column_ids: Collection[int]) -> list[int]:
         """Return these columns and all above them, in order."""
         sought = sorted(column_ids)
@@ -199,6 +207,8 @@ def _column(column_id: int, last: int, message: Message, children: tuple[int, ..
         raise FormatError(f"{what}: column {column_id} has an unknown type {kind}")
     if kind == TypeKind.DECIMAL and max(message.integer(_PRECISION), message.integer(_SCALE)) > MAX_PRECISION:
         raise FormatError(f"{what}: column {column_id} is a decimal number of more than {MAX_PRECISION} digits")
+    if kind == TypeKind.UNION and len(children) > MAX_UNION:
+        raise FormatError(f"{what}: column {column_id} is a union of {len(children)} columns, more than {MAX_UNION}")
 
     match kind:
         case TypeKind.STRUCT:

@@ -3,9 +3,11 @@
     LENGTH stream                how long lists, maps and texts are     added up
     SECONDARY stream, decimals   how many digits are behind the point   each one
     DATA stream, unions          which column of the union a value has  each one
+    PRESENT stream, keys of maps which values are null                  none may be
 
 Nothing authenticates them. One changed bit can demand 2^60 elements, or a negative number of them, and the decoder tries. It brings a scale
-below 0 to that of the column by 2^32 multiplications by ten, and counts a value of a column that a union does not have in others' memory.
+below 0 to that of the column by 2^32 multiplications by ten, counts a value of a column that a union does not have in others' memory, and
+ends the process at a null among a map's keys.
 
 Lengths and scales are run-length encoded. The header of each run gives bounds, so values are unpacked only where the bounds are not enough.
 
@@ -34,8 +36,8 @@ from typing import Final, NamedTuple
 
 from tablecrypt._bytes import ByteReader, from_zigzag
 from tablecrypt.errors import FormatError
-from tablecrypt.orc.messages import StreamKind
-from tablecrypt.orc.schema import MAX_PRECISION, OrcColumn, TypeKind
+from tablecrypt.orc.messages import Stream, StreamKind
+from tablecrypt.orc.schema import MAX_PRECISION, Schema, TypeKind
 
 MAX_ELEMENTS: Final = 2**28
 """Of the lists or maps in one column of one stripe, and of a dictionary of texts. pyarrow takes 8 to 17 bytes for each."""
@@ -65,8 +67,11 @@ class StreamCheck(NamedTuple):
     check: Callable[[bytes, int, str], None]
 
 
-def check_of(column: OrcColumn, kind: int) -> StreamCheck | None:
-    """Return what checks a column's stream of this kind; None where the decoder trusts nothing of it."""
+def check_of(schema: Schema, stream: Stream) -> StreamCheck | None:
+    """Return what checks a stream; None where the decoder trusts nothing of it."""
+    column, kind = schema[stream.column], stream.kind
+    if kind == StreamKind.PRESENT and schema.has_keys(column.id):
+        return StreamCheck("nulls", _refuse_nulls)
     if kind == StreamKind.LENGTH:
         return StreamCheck("lengths", partial(check_lengths, limit=MAX_ELEMENTS if column.children else MAX_BYTES))
     if kind == StreamKind.SECONDARY and column.kind == TypeKind.DECIMAL:
@@ -115,6 +120,12 @@ def check_tags(tags: bytes, version: int, what: str, *, columns: int) -> None:
         control = reader.number(1)
         if max(reader.take(1 if control < _RUN else 256 - control)) >= columns:
             raise FormatError(f"{what} name a column beyond the {columns} that the union has")
+
+
+def _refuse_nulls(present: bytes, version: int, what: str) -> None:
+    # Writers leave the stream out where nothing is null. Its last bits may be no values', so that it cannot be asked.
+    if present:
+        raise FormatError(f"{what} are among the keys of a map, where pyarrow takes none")
 
 
 def _runs(reader: ByteReader, version: int, *, signed: bool = False) -> Iterator[_Run]:

@@ -17,7 +17,7 @@ from tablecrypt._bytes import varint, zigzag
 from tablecrypt.errors import FormatError
 from tablecrypt.orc.messages import StreamKind
 from tablecrypt.orc.protobuf import Field, blob_field, integer_field
-from tablecrypt.orc.schema import MAX_DEPTH, TypeKind
+from tablecrypt.orc.schema import MAX_DEPTH, MAX_UNION, TypeKind
 from tablecrypt.orc.source import FileSource
 from tablecrypt.orc.tail import locate_streams, read_tail
 from tablecrypt.orc.trusted_numbers import MAX_ELEMENTS, check_scales
@@ -117,6 +117,17 @@ def test_a_union_of_its_own_columns_is_read(tags: bytes) -> None:
     assert read(union(tags))["a"].to_pylist() == [0] * 10
 
 
+def test_a_union_of_more_columns_than_pyarrow_can_number_is_refused() -> None:
+    def of(count: int) -> bytes:
+        streams = [Part(StreamKind.DATA, 1, b"\x07\x00"), *(Part(StreamKind.DATA, number + 2, b"\x07\x00\x00") for number in range(count))]
+        types = [type_of(TypeKind.UNION, *range(2, count + 2)), *[type_of(INT)] * count]
+        return file_of(types, streams, [encoding(DIRECT)] * (count + 1), 10)
+
+    assert read(of(MAX_UNION))["a"].to_pylist() == [0] * 10
+    with pytest.raises(FormatError, match=f"column 1 is a union of {MAX_UNION + 1} columns"):
+        read(of(MAX_UNION + 1))
+
+
 def patched(count: int, width: int, patch_width: int, patches: Sequence[tuple[int, int]]) -> bytes:
     """A run of patched base: `count` zeros, and of each patch its gap and high bits."""
     bits = next(each for each in WIDTHS if each >= patch_width + 8)
@@ -161,6 +172,28 @@ def test_a_time_zone_that_names_a_file_elsewhere_is_refused(zone: str) -> None:
     parts.stripes[0].rest = [blob_field(3, zone.encode())]
     with pytest.raises(FormatError, match="names a time zone outside of the folder"):
         read(parts.file())
+
+
+def map_of_numbers(*more: Part) -> bytes:
+    """A file of 8 maps of one entry, whose keys are 1 to 8."""
+    streams = [
+        Part(StreamKind.LENGTH, 1, b"\x05\x00\x01"),
+        Part(StreamKind.DATA, 2, b"\x05\x01\x02"),
+        Part(StreamKind.DATA, 3, b"\x05\x00\x00"),
+    ]
+    return file_of([type_of(TypeKind.MAP, 2, 3), type_of(INT), type_of(INT)], [*streams, *more], [encoding(DIRECT)] * 3, 8)
+
+
+@pytest.mark.parametrize("present", [0x00, 0xFE, 0xFF])
+def test_nulls_among_the_keys_of_a_map_are_refused(present: int) -> None:
+    """Arrow ends the process at the first of them."""
+    with pytest.raises(FormatError, match=r"the nulls of column 'a\._key' are among the keys of a map"):
+        read(map_of_numbers(Part(StreamKind.PRESENT, 2, bytes([0xFF, present]))))
+
+
+def test_nulls_among_the_values_of_a_map_are_read() -> None:
+    rows = read(map_of_numbers(Part(StreamKind.PRESENT, 3, b"\xff\xaa")))
+    assert rows["a"].to_pylist()[:2] == [[(1, 0)], [(2, None)]]
 
 
 @pytest.mark.parametrize("kind", [STRUCT, TypeKind.LIST])

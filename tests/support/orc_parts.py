@@ -78,6 +78,18 @@ class OrcParts:
             tail.postscript.without(1, 5, 7),
         )
 
+    def take_out(self, root: int) -> None:
+        """Take a column out of the encryption. What remains of it is the mask."""
+        variants = list(self.encryption.variants)
+        number = next(number for number, variant in enumerate(variants) if variant.root == root)
+        start = sum(stream.length for variant in variants[:number] for stream in variant.stripe_statistics)
+        length = sum(stream.length for stream in variants.pop(number).stripe_statistics)
+        self.statistics = self.statistics[:start] + self.statistics[start + length :]
+        self.encryption = replace(self.encryption, variants=tuple(variants))
+        for stripe in self.stripes:
+            stripe.keys = stripe.keys[:number] + stripe.keys[number + 1 :]
+            del stripe.streams[number + 1], stripe.encodings[number + 1]
+
     def file(self) -> bytes:
         """Put the file together."""
         content = bytearray(MAGIC)
