@@ -66,7 +66,7 @@ def take_ssn_out_of_the_encryption(parts: OrcParts) -> None:
 
 def exchange_names(parts: OrcParts) -> None:
     root = next(index for index, field in enumerate(parts.footer) if field[0] == 4)
-    message = Message.parse(bytes(parts.footer[root][2]), "the root")  # type: ignore[arg-type]
+    message = Message.parse(bytes(parts.footer[root][2]), "the root")
     parts.footer[root] = blob_field(4, encode([*message.without(3), *(blob_field(3, name) for name in reversed(message.blobs(3)))]))
 
 
