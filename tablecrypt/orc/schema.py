@@ -22,6 +22,7 @@ from typing import Final
 
 from tablecrypt.errors import ConfigurationError, FormatError
 from tablecrypt.orc.protobuf import Message
+from tablecrypt.printable import printable
 
 LAST_KIND: Final = 18
 """TIMESTAMP_INSTANT, the highest number of a type that pyarrow reads."""
@@ -125,14 +126,14 @@ class Schema:
         """Return the column of a dotted name."""
         found = self._find(self.root, name)
         if found is None:
-            raise ConfigurationError(f"there is no column {name!r}; the columns are {', '.join(self.root.child_names) or 'none'}")
+            raise ConfigurationError(f"there is no column {name!r}; the columns are {self._names_shown}")
         return found
 
     def find_for_reading(self, name: str) -> list[int]:
         """Return the ids of the columns that pyarrow.orc reads under a name: it leaves _elem, _key and _value out of names."""
         found = self._reading_names.get(name)
         if found is None:
-            raise ConfigurationError(f"there is no column {name!r} to read; the columns are {', '.join(self.root.child_names) or 'none'}")
+            raise ConfigurationError(f"there is no column {name!r} to read; the columns are {self._names_shown}")
         return [below for column_id in found for below in self[column_id].subtree]
 
     def parent_of(self, column_id: int) -> int | None:
@@ -169,6 +170,10 @@ class Schema:
             column = self[column.children[position]]
 
         return ".".join(parts)
+
+    @property
+    def _names_shown(self) -> str:
+        return printable(", ".join(self.root.child_names) or "none")
 
     @cached_property
     def _parents(self) -> dict[int, int]:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pyarrow as pa
 import pytest
 
 from tablecrypt import orc
 from tablecrypt.crypto.secret import Secret
-from tablecrypt.errors import FormatError, KmsUnavailableError, PlaintextRefusedError, TamperedFileError
+from tablecrypt.errors import FormatError, KmsUnavailableError, PlaintextRefusedError, TablecryptError, TamperedFileError
 from tablecrypt.orc.protobuf import Message, blob_field, encode
+from tablecrypt.printable import printable
 from tests.support.orc_files import VECTOR_NAMES, encrypted, local_keys, plain, sample_rows, vector, vector_keys, vector_rows
-from tests.support.orc_parts import OrcParts
+from tests.support.orc_parts import STRUCT, OrcParts, type_of
 
 pytestmark = pytest.mark.slow
 
@@ -95,3 +97,17 @@ def test_what_a_file_says_of_itself_is_noticed_by_a_manifest_alone(
     manifest = orc.create_integrity_manifest({"people": PROTECTED}, local_keys(), "pii256")
     with pytest.raises(TamperedFileError):
         orc.read_table(changed, local_keys(), manifest=manifest, name="people")
+
+
+@pytest.mark.parametrize("name", ["a\nERROR: a line of somebody else", "\x1b[2J", "\u202e"])
+def test_names_of_a_file_are_shown_in_one_line_that_commands_no_terminal(name: str) -> None:
+    parts = OrcParts.of(PROTECTED)
+    parts.encryption = replace(parts.encryption, keys=tuple(replace(key, name=name) for key in parts.encryption.keys))
+    root = next(index for index, field in enumerate(parts.footer) if field[0] == 4)
+    parts.footer[root] = blob_field(4, type_of(STRUCT, 1, 2, fields=[blob_field(3, name.encode()), blob_field(3, b"ssn")]))
+    changed = parts.file()
+
+    for wanted in (["ssn"], ["nobody"]):
+        with pytest.raises(TablecryptError) as raised:
+            orc.read_table(changed, columns=wanted)
+        assert printable(raised.value) == str(raised.value)
