@@ -199,7 +199,7 @@ class EncryptedSink(DataSink[bytes]):  # type: ignore[misc]
         job = self._job
         messages = ((int.from_bytes(each.result[:8], "little"), each.result[8:]) for each in write_results)
         files = [file for done in decrypted_results(job.key, FileEntryCodec(job.metadata), messages) for file in done.files]
-        current = current_table(table, job, files)
+        current = current_table(table, job, files, options.branch)
         commit_files(current, job, files, options, overwrites=mode == "overwrite")
 
         return MicroPartition.from_pydict(

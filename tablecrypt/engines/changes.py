@@ -12,10 +12,12 @@ from typing import Final
 from pyiceberg.exceptions import CommitFailedException, ValidationException
 from pyiceberg.manifest import DataFile
 from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.refs import SnapshotRefType
+from pyroaring import BitMap64
 
-from tablecrypt.engines.job_messages import FileNumber
+from tablecrypt.engines.job_messages import FilePositions
 from tablecrypt.engines.tasks import delete_files
-from tablecrypt.errors import ConfigurationError
+from tablecrypt.errors import ConfigurationError, FormatError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.table.planning import EncryptedFileScanTask
 from tablecrypt.table.protection.writing import WrittenUnder
@@ -25,16 +27,44 @@ NOT_COMMITTED: Final = (CommitFailedException, ValidationException)
 """What a commit raises when it is certain that nothing was committed."""
 
 
-def numbered(partitions: Sequence[Sequence[EncryptedFileScanTask]]) -> dict[FileNumber, EncryptedFileScanTask]:
-    """Return the scan tasks by the number that executors use for each file."""
-    return {(number, index): task for number, tasks in enumerate(partitions) for index, task in enumerate(tasks)}
+def marked_files(
+    partitions: Sequence[Sequence[EncryptedFileScanTask]], marks: FilePositions
+) -> list[tuple[EncryptedFileScanTask, BitMap64]]:
+    """Return the files in which tasks marked rows, with the positions of these.
 
-
-def check_unchanged(name: str, planned: TableMetadata, current: TableMetadata) -> None:
-    """Check that files written for `planned` still fit the table.
+    Args:
+        partitions: the files of the job, as its tasks name them.
+        marks: what tasks marked.
 
     Raises:
-        ConfigurationError: the table, its columns or its partitioning were changed meanwhile.
+        FormatError: a task names a file that the job is not about, or a row that the file does not have.
+    """
+    files = {(number, index): task for number, tasks in enumerate(partitions) for index, task in enumerate(tasks)}
+    marked = []
+    for number, bitmap in marks.items():
+        # A worker that was taken over could give one file two numbers, and have what is left of it written twice.
+        if number not in files:
+            raise FormatError(f"a task marks rows of file {number[1]} of part {number[0]}, which the job does not have")
+        file = files[number].file
+        if bitmap and bitmap.max() >= file.record_count:
+            raise FormatError(f"{file.file_path}: a task marks row {bitmap.max()} of it, and it has {file.record_count}")
+        if bitmap:
+            marked.append((files[number], bitmap))
+
+    return marked
+
+
+def check_unchanged(name: str, planned: TableMetadata, current: TableMetadata, branch: str | None = None) -> None:
+    """Check that files written for `planned` still fit the table.
+
+    Args:
+        name: of the table, for messages.
+        planned: the table as it was.
+        current: the table as it is.
+        branch: the one to commit to, if the commit names one.
+
+    Raises:
+        ConfigurationError: the table, its columns or its partitioning were changed meanwhile, or the branch was dropped.
         StaleWriteError: the protection of its columns was.
     """
     for what, now, then in (
@@ -45,6 +75,11 @@ def check_unchanged(name: str, planned: TableMetadata, current: TableMetadata) -
     ):
         if now != then:
             raise ConfigurationError(f"{name}: its {what} was changed while the rows were written; nothing was committed")
+
+    # The commit would make the branch anew, with these rows and without those that it had.
+    branches = {name for name, ref in current.refs.items() if ref.snapshot_ref_type == SnapshotRefType.BRANCH}
+    if branch in planned.refs and branch not in branches:
+        raise ConfigurationError(f"{name}: its branch {branch!r} was dropped while the rows were written; nothing was committed")
 
     # A column that was declared meanwhile would lie here in the clear; under a key that was shredded, no reader could open it.
     WrittenUnder.of(planned).check(current, None)

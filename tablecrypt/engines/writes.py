@@ -55,16 +55,16 @@ def begin_write(table: EncryptedTable, branch: str | None, engine: str) -> tuple
     return job, job.access()
 
 
-def current_table(table: EncryptedTable, job: WorkerJob, files: list[DataFile]) -> EncryptedTable:
+def current_table(table: EncryptedTable, job: WorkerJob, files: list[DataFile], branch: str | None) -> EncryptedTable:
     """Return the table as its catalog has it now.
 
     Raises:
-        ConfigurationError: its schema or partitioning was changed since the job began. The files are deleted then.
+        ConfigurationError: its schema or partitioning was changed since the job began, or the branch dropped. The files are deleted then.
     """
     with removing_on_error(job.io, files):
         # The job may have taken hours, and the table in memory is as old as that.
         current = table.catalog.load_table(table.name())
-        check_unchanged(name_of(table), job.metadata, current.metadata)
+        check_unchanged(name_of(table), job.metadata, current.metadata, branch)
     return cast("EncryptedTable", current)
 
 

@@ -23,7 +23,8 @@ and that same length; sequence number and first_row_id are left for the manifest
 
 Raises:
     AuthenticationError, TamperedFileError: from the AGS1 layer, naming the file.
-    FormatError: the decrypted bytes are not a manifest, or not of the content that the manifest list says.
+    FormatError: the decrypted bytes are not a manifest, or not of the content that the manifest list says; an added entry claims a number
+        of rows that no file has.
     PlaintextRefusedError: an entry that is not DELETED and whose file has no key metadata.
     ConfigurationError: an entry that does not belong into the manifest that is written (content, sequence number), or a manifest asked for
         before it is complete.
@@ -76,6 +77,8 @@ _DELETED = ManifestEntryStatus.DELETED
 CONTENT_NAMES: Final = {ManifestContent.DATA: "data", ManifestContent.DELETES: "deletes"}
 COPIED_NAME_ENDING: Final = "-copied"
 _HEADER_LENGTH: Final = 1024 * 1024
+_MOST_ROWS: Final = 2**40
+"""Of a file that is added."""
 """Plaintext bytes of an AGS1 block, in which a header fits but for that of rows copied from very many files."""
 KEY_METADATA = MANIFEST_FILE_POSITIONS["key_metadata"]
 PARTITIONS = MANIFEST_FILE_POSITIONS["partitions"]
@@ -386,6 +389,7 @@ class ManifestWriterV3(ManifestWriter):
         """Write `entry` as it is, after checking that it may be written."""
         try:
             self._check_content(entry)
+            self._check_record_count(entry)
             self._check_key_metadata(entry)
             self._check_sequence_number(entry)
             super().add_entry(entry)
@@ -438,6 +442,13 @@ class ManifestWriterV3(ManifestWriter):
             raise ConfigurationError(
                 f"{entry.data_file.file_path}: {entry.data_file.content!r} in a manifest of {CONTENT_NAMES[self.manifest_content]}"
             )
+
+    def _check_record_count(self, entry: ManifestEntry) -> None:
+        count = entry.data_file.record_count
+        # An engine's worker says it, and the table's next row id moves by it: a table whose ids are used up is written to no more, not even
+        # after a rollback, and an id that goes back is given twice.
+        if entry.status == ManifestEntryStatus.ADDED and not 0 <= count <= _MOST_ROWS:
+            raise FormatError(f"{entry.data_file.file_path}: is to be added with {count} rows, a number that no file has")
 
     def _check_key_metadata(self, entry: ManifestEntry) -> None:
         if entry.status != ManifestEntryStatus.DELETED and not entry.data_file.key_metadata:

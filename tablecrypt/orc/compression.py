@@ -176,7 +176,12 @@ def _decompress_chunk(kind: CompressionKind, chunk: bytes, limit: int, what: str
     """Return at most limit + 1 bytes, so that the caller sees when there are too many."""
     match kind:
         case CompressionKind.ZLIB:
-            return zlib.decompressobj(_RAW_DEFLATE).decompress(chunk, limit + 1)
+            inflate = zlib.decompressobj(_RAW_DEFLATE)
+            opened = inflate.decompress(chunk, limit + 1)
+            # pyarrow may take what follows for more contents: it would decode lengths that were not checked here.
+            if inflate.unused_data or not (inflate.eof or len(opened) > limit):
+                raise FormatError(f"{what}: a ZLIB chunk does not end where its contents do")
+            return opened
         case CompressionKind.ZSTD:
             with pa.CompressedInputStream(pa.BufferReader(chunk), "zstd") as stream:
                 return bytes(stream.read(limit + 1))

@@ -44,6 +44,7 @@ from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import ConfigurationError, FormatError, KeyNotFoundError
 from tablecrypt.kms.client import KeyManagementClient
 from tablecrypt.kms.resilient import AllowedKeys, generate_key, unwrap_key
+from tablecrypt.printable import printable
 from tablecrypt.setting_kinds import did_you_mean
 
 LOCAL_KEY_LENGTHS: Final = (16, 32)
@@ -69,7 +70,8 @@ class MasterKeyVersion:
     length: int
 
     def __str__(self) -> str:
-        return f"{self.name}@{self.version}"
+        # The name may be a file's, whose writer nobody knows, and errors show it.
+        return printable(f"{self.name}@{self.version}")
 
 
 @dataclass(frozen=True)

@@ -27,9 +27,12 @@ _ALGORITHMS: Final = {length: number for number, length in ALGORITHM_KEY_LENGTHS
 
 
 class StreamKind(IntEnum):
-    """The kinds of streams that this library distinguishes; all other kinds hold data."""
+    """The kinds of streams that this library distinguishes; all other kinds below 10 hold data too."""
 
+    PRESENT = 0
+    DATA = 1
     LENGTH = 2
+    SECONDARY = 5
     ROW_INDEX = 6
     BLOOM_FILTER = 7
     BLOOM_FILTER_UTF8 = 8

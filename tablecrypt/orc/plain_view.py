@@ -20,9 +20,9 @@ them, and confuses two kinds of matches that Java's writer leaves out. Offsets i
 of what a chunk holds is known only once it is decompressed. So an LZO stream is decompressed twice, when it gets its offset and when it is
 read; only where its chunks begin stays in memory.
 
-Lengths of lists, maps and texts are checked (lengths.py) before pyarrow's decoder, which trusts them, gets the first stream of them.
+Numbers that pyarrow's decoder trusts, such as lengths of texts, are checked (trusted_numbers.py) before it gets the first of a stream.
 
-Raises FormatError for footers, chunks and lengths that do not fit the file, and MissingExtraError for LZO without lzallright. Errors of the
+Raises FormatError for footers, chunks and numbers that do not fit the file, and MissingExtraError for LZO without lzallright. Errors of the
 store pass through.
 """
 
@@ -40,12 +40,12 @@ from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import FormatError
 from tablecrypt.orc.column_keys import LocalColumnKeys
 from tablecrypt.orc.compression import Compression, CompressionKind, original_chunk
-from tablecrypt.orc.lengths import MAX_BYTES, MAX_ELEMENTS, check_lengths
-from tablecrypt.orc.messages import ENCODING_VERSIONS, Stream, StreamGroup, StreamKind, StripeFooter, StripeInformation
+from tablecrypt.orc.messages import ENCODING_VERSIONS, Stream, StreamGroup, StripeFooter, StripeInformation
 from tablecrypt.orc.protobuf import Message, blob_field, encode, integer_field
 from tablecrypt.orc.source import OrcSource
 from tablecrypt.orc.stream_cipher import crypt_stream
 from tablecrypt.orc.tail import MAGIC, UNENCRYPTED, LocatedStream, Stripe, Tail, locate_streams
+from tablecrypt.orc.trusted_numbers import MAX_ELEMENTS, check_of
 
 _POSTSCRIPT_LIMIT: Final = 255
 
@@ -222,7 +222,11 @@ class ViewLayout:
         return tuple(encodings)
 
     def _encoding_version(self, encoding: bytes) -> int:
-        kind = Message.parse(encoding, f"{self._tail.location}: a column's encoding").integer(1)
+        message = Message.parse(encoding, f"{self._tail.location}: a column's encoding")
+        kind, dictionary_size = message.integer(1), message.integer(2)
+        # The decoder makes room for a dictionary before it reads the first text, and for the largest sizes too little room.
+        if dictionary_size > MAX_ELEMENTS:
+            raise FormatError(f"{self._tail.location}: a stripe has a dictionary of {dictionary_size} texts, more than {MAX_ELEMENTS}")
         if kind >= len(ENCODING_VERSIONS):
             # A decoder would take it for the oldest one.
             raise FormatError(f"{self._tail.location}: a stripe has a column of an unknown encoding {kind}")
@@ -326,7 +330,7 @@ class PlainView(io.RawIOBase):
             taken = min(length, segment.length - begin)
             if taken > 0:
                 # Before the first byte reaches the decoder, which allocates what a length claims.
-                self._check_lengths(segment)
+                self._check_numbers(segment)
                 parts.append(segment.read(self._source, begin, taken))
 
             position += taken
@@ -335,13 +339,16 @@ class PlainView(io.RawIOBase):
 
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
-    def _check_lengths(self, segment: ViewSegment) -> None:
-        """Check a stream of lengths as a whole when the first of it is read."""
-        if isinstance(segment, MadeBytes) or segment.located.stream.kind != StreamKind.LENGTH or segment.start in self._checked:
+    def _check_numbers(self, segment: ViewSegment) -> None:
+        """Check a stream of numbers that the decoder trusts, as a whole, when the first of it is read."""
+        if isinstance(segment, MadeBytes) or segment.start in self._checked:
+            return
+        stream = segment.located.stream
+        checked = check_of(self._tail.schema, stream)
+        if checked is None:
             return
 
-        column = self._tail.schema[segment.located.stream.column]
-        what = f"{self._tail.location}: the lengths of column {self._tail.schema.name_of(column.id)!r}"
-        lengths = self._tail.compression.decompress(segment.read(self._source, 0, segment.length), what)
-        check_lengths(lengths, segment.encoding_version, MAX_ELEMENTS if column.children else MAX_BYTES, what)
+        what = f"{self._tail.location}: the {checked.numbers} of column {self._tail.schema.name_of(stream.column)!r}"
+        numbers = self._tail.compression.decompress(segment.read(self._source, 0, segment.length), what)
+        checked.check(numbers, segment.encoding_version, what)
         self._checked.add(segment.start)

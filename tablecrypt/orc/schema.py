@@ -22,11 +22,17 @@ from typing import Final
 
 from tablecrypt.errors import ConfigurationError, FormatError
 from tablecrypt.orc.protobuf import Message
+from tablecrypt.printable import printable
 
 LAST_KIND: Final = 18
 """TIMESTAMP_INSTANT, the highest number of a type that pyarrow reads."""
 
 MAX_PRECISION: Final = 38
+MAX_DEPTH: Final = 100
+"""Of columns below each other: pyarrow calls itself for each, and some thousands more end the process."""
+
+MAX_UNION: Final = 127
+"""Columns of a union: pyarrow numbers them in a signed byte, and one more ends the process."""
 
 _KIND: Final = 1
 _SUBTYPES: Final = 2
@@ -78,6 +84,7 @@ class Schema:
     def parse(cls, types: list[Message], what: str) -> Schema:
         columns: list[OrcColumn] = []
         last = list(range(len(types)))
+        heights = [1] * len(types)
         # From the last column up: the subtrees of children have to be known before those of their parents.
         for column_id in range(len(types) - 1, -1, -1):
             message = types[column_id]
@@ -91,6 +98,9 @@ class Schema:
                 expected = last[child] + 1
 
             last[column_id] = expected - 1
+            heights[column_id] += max((heights[child] for child in children), default=0)
+            if heights[column_id] > MAX_DEPTH:
+                raise FormatError(f"{what}: columns are nested deeper than {MAX_DEPTH}")
             columns.append(_column(column_id, last[column_id], message, children, what))
 
         columns.reverse()
@@ -116,19 +126,24 @@ class Schema:
         """Return the column of a dotted name."""
         found = self._find(self.root, name)
         if found is None:
-            raise ConfigurationError(f"there is no column {name!r}; the columns are {', '.join(self.root.child_names) or 'none'}")
+            raise ConfigurationError(f"there is no column {name!r}; the columns are {self._names_shown}")
         return found
 
     def find_for_reading(self, name: str) -> list[int]:
         """Return the ids of the columns that pyarrow.orc reads under a name: it leaves _elem, _key and _value out of names."""
         found = self._reading_names.get(name)
         if found is None:
-            raise ConfigurationError(f"there is no column {name!r} to read; the columns are {', '.join(self.root.child_names) or 'none'}")
+            raise ConfigurationError(f"there is no column {name!r} to read; the columns are {self._names_shown}")
         return [below for column_id in found for below in self[column_id].subtree]
 
     def parent_of(self, column_id: int) -> int | None:
         """Return the column that a column lies directly below; None for the root."""
         return self._parents.get(column_id)
+
+    def has_keys(self, column_id: int) -> bool:
+        """Whether a column holds the keys of a map."""
+        above = self.parent_of(column_id)
+        return above is not None and self[above].kind == TypeKind.MAP and self[above].children[0] == column_id
 
     def at_or_above(self, column_ids: Collection[int]) -> list[int]:
         """Return these columns and all above them, in order."""
@@ -155,6 +170,10 @@ class Schema:
             column = self[column.children[position]]
 
         return ".".join(parts)
+
+    @property
+    def _names_shown(self) -> str:
+        return printable(", ".join(self.root.child_names) or "none")
 
     @cached_property
     def _parents(self) -> dict[int, int]:
@@ -193,6 +212,8 @@ def _column(column_id: int, last: int, message: Message, children: tuple[int, ..
         raise FormatError(f"{what}: column {column_id} has an unknown type {kind}")
     if kind == TypeKind.DECIMAL and max(message.integer(_PRECISION), message.integer(_SCALE)) > MAX_PRECISION:
         raise FormatError(f"{what}: column {column_id} is a decimal number of more than {MAX_PRECISION} digits")
+    if kind == TypeKind.UNION and len(children) > MAX_UNION:
+        raise FormatError(f"{what}: column {column_id} is a union of {len(children)} columns, more than {MAX_UNION}")
 
     match kind:
         case TypeKind.STRUCT:

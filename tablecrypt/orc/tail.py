@@ -33,6 +33,7 @@ from tablecrypt.orc.stream_cipher import MAX_STRIPE_ID
 MAGIC: Final = magics.ORC
 _GUESS: Final = 16 * 1024
 _MAX_ROWS: Final = 2**31 - 1
+_TIME_ZONE: Final = 3
 
 UNENCRYPTED: Final = -1
 
@@ -84,7 +85,12 @@ class Tail:
         at = stripe.information
         what = f"{self.location}: the footer of the stripe at {at.offset}"
         raw = source.read_at(at.offset + at.streams_length, at.footer_length)
-        footer = StripeFooter.parse(Message.parse(self.compression.decompress(raw, what), what))
+        message = Message.parse(self.compression.decompress(raw, what), what)
+        # The decoder opens a file of this name, below the folder of time zones: a pipe elsewhere would hold it up for good.
+        if any(".." in zone for zone in message.texts(_TIME_ZONE)):
+            raise FormatError(f"{what} names a time zone outside of the folder that has them")
+
+        footer = StripeFooter.parse(message)
         # Groups and keys are matched by position: with one missing, streams would be decrypted under the key of another column.
         if len(footer.groups) != 1 + len(stripe.encrypted_keys):
             raise FormatError(f"{what} has {len(footer.groups) - 1} encrypted variants, the file has {len(stripe.encrypted_keys)}")

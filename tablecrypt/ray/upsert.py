@@ -23,6 +23,7 @@ from pyiceberg.table import ALWAYS_TRUE, upsert_util
 from pyroaring import BitMap64
 
 from tablecrypt.engines.access import TableAccess
+from tablecrypt.engines.changes import marked_files
 from tablecrypt.engines.job_keys import JobKey, JobTicket, Role
 from tablecrypt.engines.job_messages import FileNumber, merge_positions
 from tablecrypt.engines.jobs import WorkerJob
@@ -179,6 +180,7 @@ def upsert_change(table: EncryptedTable, content: UpsertContent, results: Sequen
 
     Raises:
         ConfigurationError: a key occurs twice.
+        FormatError: a task names rows that the table does not have.
         KmsError: a worker may not use a key.
     """
     change = RowChange(added=[file for result in results for file in result.files])
@@ -193,7 +195,7 @@ def upsert_change(table: EncryptedTable, content: UpsertContent, results: Sequen
     for result in results:
         if not merge_positions(positions, result.marks):
             raise ConfigurationError("two tasks replace the same row of the table: a key occurs twice in the Dataset")
-    position_deleted = [(content.tasks[index], bitmap) for (_, index), bitmap in positions.items()]
+    position_deleted = marked_files([content.tasks], positions)
     if is_merge_on_read(upsert_mode(table.metadata.properties)):
         change.position_deleted = position_deleted
         return change

@@ -160,7 +160,7 @@ class Writing:
         planned, io = self.job.metadata, self.job.io
         results = decrypted_results(self.job.key, FileEntryCodec(planned), ((each.number, each.result) for each in written))
         files = [file for result in results for file in result.files]
-        current = current_table(self.table, self.job, files)
+        current = current_table(self.table, self.job, files, self.options.branch)
         if self.content is None:
             self._commit_files(current, files)
             return

@@ -306,7 +306,7 @@ def commit_written(located: LocatedTable, files: list[DataFile], options: WriteO
     """
     with removing_on_error(located.table.io, files):
         # An append goes onto the table as it is now; a change stays on the snapshot that it was planned on.
-        current = _unchanged(located)
+        current = _unchanged(located, options.branch)
         change = replaced_partitions(located, files, options.branch) if options.mode == "overwrite_partitions" else None
 
     return _commit(current, files, options) if change is None else _commit_change(located, change, options)
@@ -343,9 +343,9 @@ def _as_reader(given: pa.Schema, batches: Iterator[pa.RecordBatch], table: Schem
     return pa.RecordBatchReader.from_batches(schema, (batch_for_table(batch, schema, table) for batch in batches))
 
 
-def _unchanged(located: LocatedTable) -> EncryptedTable:
+def _unchanged(located: LocatedTable, branch: str | None) -> EncryptedTable:
     reloaded = located.reloaded()
-    check_unchanged(located.name, located.table.metadata, reloaded.metadata)
+    check_unchanged(located.name, located.table.metadata, reloaded.metadata, branch)
     return reloaded
 
 
@@ -384,7 +384,7 @@ def commit_change(located: LocatedTable, change: RowChange, options: WriteOption
         CommitFailedException, ValidationException: others were faster, or changed rows that this change is about. Nothing is committed.
     """
     with removing_on_error(located.table.io, change.written):
-        _unchanged(located)
+        _unchanged(located, options.branch)
 
     return _commit_change(located, change, options)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 import pytest
@@ -24,7 +24,7 @@ from tablecrypt.orc.key_providers import MasterKeyVersion
 from tablecrypt.orc.messages import Encryption, StreamKind, Variant
 from tablecrypt.orc.protobuf import Message, blob_field, encode, integer_field, packed_field
 from tablecrypt.orc.reader import open_view
-from tablecrypt.orc.schema import OrcColumn, Schema
+from tablecrypt.orc.schema import MAX_DEPTH, OrcColumn, Schema
 from tablecrypt.orc.source import FileSource
 from tablecrypt.orc.stream_cipher import crypt_stream
 from tablecrypt.orc.tail import read_tail
@@ -265,7 +265,10 @@ class SomeKeys(orc.LocalKeys):
         raise KeyNotFoundError(master.name)
 
 
-@pytest.mark.parametrize("children", [{0: list(range(1, 400))}, {column: [column + 1] for column in range(399)}], ids=["flat", "deep"])
+DEEP: Final = {column: [column + 1] for column in range(MAX_DEPTH - 2)} | {MAX_DEPTH - 2: list(range(MAX_DEPTH - 1, 400))}
+
+
+@pytest.mark.parametrize("children", [{0: list(range(1, 400))}, DEEP], ids=["flat", "deep"])
 @pytest.mark.parametrize("roots", [list(range(400)), [0] * 400], ids=["of each column", "of the root"])
 @pytest.mark.parametrize("keys", [None, SomeKeys([])], ids=["without keys", "without rights"])
 def test_no_column_is_compared_with_every_column_or_variant(children: dict[int, list[int]], roots: list[int], keys: Any) -> None:

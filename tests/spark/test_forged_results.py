@@ -11,11 +11,13 @@ from typing import Final
 import pytest
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.manifest import DataFile
+from pyroaring import BitMap64
 
+from tablecrypt.engines.changes import marked_files
 from tablecrypt.engines.job_keys import Role
 from tablecrypt.engines.tasks import WritingTask, decrypted_results
 from tablecrypt.engines.writes import begin_write, commit_files, commit_to, current_table
-from tablecrypt.errors import AuthenticationError
+from tablecrypt.errors import AuthenticationError, ConfigurationError, FormatError
 from tablecrypt.manifests.records import DATA_FILE_POSITIONS
 from tablecrypt.table.file_entries import FileEntryCodec
 from tablecrypt.table.table import EncryptedTable
@@ -43,9 +45,15 @@ def lake(warehouse: Path) -> Catalog:
     return catalog
 
 
-def job(table: EncryptedTable, forge: Callable[[list[DataFile]], Sequence[DataFile]]) -> None:
-    """Append the rows 10 and 11 by two tasks, of which the second reports what `forge` makes of its files."""
-    running, access = begin_write(table, "main", "Ray")
+def job(
+    table: EncryptedTable,
+    forge: Callable[[list[DataFile]], Sequence[DataFile]],
+    branch: str = "main",
+    meanwhile: Callable[[], object] = dict,
+) -> None:
+    """Append the rows 10 and 11 by two tasks, of which the second reports what `forge` makes of its files, and others work meanwhile."""
+    options = commit_to(table, branch, None)
+    running, access = begin_write(table, branch, "Ray")
     shared = running.key.encrypt(Role.SHARED, 0, pickle.dumps(access))
     messages = []
     for number in (0, 1):
@@ -53,8 +61,9 @@ def job(table: EncryptedTable, forge: Callable[[list[DataFile]], Sequence[DataFi
         files = task.write(rows(10 + number, 1))
         messages.append((number, task.encrypted_result(list(forge(files)) if number else files)))
 
+    meanwhile()
     files = [file for result in decrypted_results(running.key, FileEntryCodec(running.metadata), messages) for file in result.files]
-    commit_files(current_table(table, running, files), running, files, commit_to(table, "main", None), overwrites=False)
+    commit_files(current_table(table, running, files, branch), running, files, options, overwrites=False)
 
 
 def written_before(table: EncryptedTable) -> list[DataFile]:
@@ -128,3 +137,67 @@ def test_the_result_of_an_honest_worker_is_committed(lake: Catalog) -> None:
     job(encrypted_table(lake.load_table("db.t")), lambda files: files)
 
     assert ids(lake.load_table("db.t")) == [0, 1, 10, 11]
+
+
+@pytest.mark.parametrize("count", [-(2**63), -1, 2**40 + 1, 2**63 - 5])
+def test_a_result_that_claims_a_number_of_rows_that_no_file_has_uses_up_no_row_ids(lake: Catalog, count: int) -> None:
+    """After 2^63 - 5 rows more, nothing could be appended any more, not even after a rollback."""
+
+    def claim(files: list[DataFile]) -> list[DataFile]:
+        files[0][DATA_FILE_POSITIONS["record_count"]] = count
+        return files
+
+    with pytest.raises(FormatError, match=f"is to be added with {count} rows"):
+        job(encrypted_table(lake.load_table("db.t")), claim)
+
+    table = encrypted_table(lake.load_table("db.t"))
+    assert table.metadata.next_row_id == 2
+    table.append(rows(20, 1))
+    assert ids(table) == [0, 1, 20]
+
+
+def drop_branch(table: EncryptedTable) -> None:
+    table.manage_snapshots().remove_branch("audit").commit()
+
+
+def put_tag_in_its_place(table: EncryptedTable) -> None:
+    drop_branch(table)
+    (head,) = (each.snapshot_id for each in table.refresh().snapshots())
+    table.manage_snapshots().create_tag(head, "audit").commit()
+
+
+@pytest.mark.parametrize("gone", [drop_branch, put_tag_in_its_place])
+def test_a_job_whose_branch_was_dropped_meanwhile_makes_none_of_its_rows_alone(
+    lake: Catalog, gone: Callable[[EncryptedTable], None]
+) -> None:
+    table = encrypted_table(lake.load_table("db.t"))
+    (head,) = (each.snapshot_id for each in table.snapshots())
+    table.manage_snapshots().create_branch(head, "audit").commit()
+    table = encrypted_table(table.refresh())
+
+    with pytest.raises(ConfigurationError, match="its branch 'audit' was dropped while the rows were written; nothing was committed"):
+        job(table, lambda files: files, "audit", lambda: gone(encrypted_table(lake.load_table("db.t"))))
+
+    current = lake.load_table("db.t")
+    assert [each.snapshot_id for each in current.snapshots()] == [head]
+    assert len(list(Path(current.location().removeprefix("file://")).rglob("*.parquet"))) == 1
+
+
+@pytest.mark.parametrize(
+    ("number", "row", "said"),
+    [
+        ((0, 1), 0, "rows of file 1 of part 0, which the job does not have"),
+        ((1, 0), 0, "rows of file 0 of part 1, which the job does not have"),
+        ((0, 0), 2, "a task marks row 2 of it, and it has 2"),
+        ((0, 0), 2**63, f"a task marks row {2**63} of it"),
+    ],
+)
+def test_a_result_that_marks_rows_which_the_files_of_its_job_do_not_have_is_refused(
+    lake: Catalog, number: tuple[int, int], row: int, said: str
+) -> None:
+    tasks = list(encrypted_table(lake.load_table("db.t")).scan().plan_files())
+    assert marked_files([tasks], {(0, 0): BitMap64([1])}) == [(tasks[0], BitMap64([1]))]
+    assert marked_files([tasks], {(0, 0): BitMap64()}) == []
+
+    with pytest.raises(FormatError, match=said):
+        marked_files([tasks], {(0, 0): BitMap64([1]), number: BitMap64([row])})
