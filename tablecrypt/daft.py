@@ -193,10 +193,13 @@ class EncryptedSink(DataSink[bytes]):  # type: ignore[misc]
     def finalize(self, write_results: list[WriteResult[bytes]]) -> MicroPartition:
         """Commit what the tasks wrote, in the program that made the sink."""
         if self._target is None or self._job is None:
-            raise ConfigurationError("an encrypted table is committed to by the program that made the sink")
+            raise ConfigurationError(
+                "a sink of an encrypted table is for one write, which the program commits that made the sink: make another"
+            )
 
-        table, mode, options = self._target
-        job = self._job
+        (table, mode, options), job = self._target, self._job
+        # A second commit of the same results would have the table hold their files twice.
+        self._target = None
         messages = ((int.from_bytes(each.result[:8], "little"), each.result[8:]) for each in write_results)
         files = [file for done in decrypted_results(job.key, FileEntryCodec(job.metadata), messages) for file in done.files]
         current = current_table(table, job, files, options.branch)

@@ -229,8 +229,12 @@ class EncryptedDatasink(Datasink[Written | None]):  # type: ignore[misc]
     def on_write_complete(self, write_result: Any) -> None:
         """Commit, on the driver."""
         if self._writing is None:
-            raise ConfigurationError("an encrypted table is committed to by the program that made the datasink")
-        self._writing.commit([each for each in write_result.write_returns if each is not None])
+            raise ConfigurationError("a datasink is for one write, which the program commits that made it: make another")
+
+        writing = self._writing
+        # A second commit of the same results would have the table hold their files twice.
+        self._writing = None
+        writing.commit([each for each in write_result.write_returns if each is not None])
 
     def on_write_failed(self, error: Exception) -> None:
         """Raise, on the driver, the error of this package that made the write fail."""

@@ -15,6 +15,7 @@ from typing import Any
 
 import daft
 from daft.io import IOConfig
+from daft.recordbatch import MicroPartition
 from pyiceberg.catalog import load_catalog
 
 import tablecrypt.daft as tcd
@@ -53,6 +54,13 @@ def of_ours(table: Any, frame: daft.DataFrame) -> dict[str, Callable[[], Any]]:
             transaction.set_properties({"encryption.column-keys": "alias/people: name"})
         return frame.write_sink(sink)
 
+    def again() -> Any:
+        sink = tcd.datasink(table.refresh())
+        done = list(sink.write(iter([MicroPartition.from_arrow(frame.to_arrow())])))
+        sink.finalize(done)
+        before = ids(table.refresh())
+        return [outcome(lambda: sink.finalize(done)), outcome(lambda: frame.write_sink(sink)), ids(table.refresh()) == before]
+
     name = frame.to_pydict()["name"]
     return {
         "read": lambda: ids(table.refresh()),
@@ -60,6 +68,7 @@ def of_ours(table: Any, frame: daft.DataFrame) -> dict[str, Callable[[], Any]]:
         "read, and filtered by another column": lambda: tcd.read_table(table).where(daft.col("id") == 3).select("name").to_pydict(),
         "count": lambda: tcd.read_table(table.scan(limit=3)).count_rows(),
         "write": lambda: written("append", {"id": [7, 8], "name": name}),
+        "a sink that was used": again,
         "overwrite": lambda: (written("overwrite", {"id": [9], "name": name[:1]}), ids(table.refresh())),
         "another type": lambda: written("append", {"id": ["x"], "name": name[:1]}),
         "another mode": lambda: written("upsert", {"id": [9], "name": name[:1]}),

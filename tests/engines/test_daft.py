@@ -66,6 +66,8 @@ def test_no_way_of_daft_leaves_plaintext_or_reads_without_us(tmp_path: Path, aws
     assert answers["read, and filtered by another column"] == {"name": [CANARY]}
     assert answers["count"] == 3
     assert answers["write"]["rows"] == [2]
+    *errors, is_unchanged = answers["a sink that was used"]
+    assert is_unchanged and all("for one write" in error for error in errors)
     assert answers["overwrite"] == [{"rows": [1], "files": [1]}, [9]]
     assert (
         answers["another type"].startswith("RuntimeError: ")

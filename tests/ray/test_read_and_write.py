@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import pickle
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -68,6 +70,20 @@ def test_a_dataset_is_appended_in_one_commit(encrypted: EncryptedSqlCatalog) -> 
     assert len(table.snapshots()) == 2
     assert current_snapshot(table).summary["run"] == "7"  # type: ignore[index]
     assert all(file.key_metadata for file in data_files(table))
+
+
+def test_a_datasink_that_was_used_commits_nothing_more(encrypted: EncryptedSqlCatalog) -> None:
+    """Its files would be in the table twice."""
+    table = new_table(encrypted)
+    sink = tcr.datasink(table)
+    written = pickle.loads(pickle.dumps(sink)).write([rows(20)], SimpleNamespace(task_idx=0))
+    sink.on_write_complete(SimpleNamespace(write_returns=[written]))
+
+    with pytest.raises(ConfigurationError, match="is for one write"):
+        sink.on_write_complete(SimpleNamespace(write_returns=[written]))
+    with pytest.raises(ConfigurationError, match="is for one write"):
+        ray.data.from_arrow(rows(40)).write_datasink(sink)
+    assert len(table.refresh().snapshots()) == 1
 
 
 def test_a_dataset_overwrites_what_the_table_has_then(encrypted: EncryptedSqlCatalog) -> None:
