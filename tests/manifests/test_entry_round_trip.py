@@ -38,6 +38,7 @@ from tests.support.manifests import SNAPSHOT_ID, data_file, decrypt_file, entry,
 INTS = st.integers(-(2**31), 2**31 - 1)
 LONGS = st.integers(-(2**63), 2**63 - 1)
 COUNTS = st.integers(0, 2**63 - 1)
+ROW_COUNTS = st.integers(0, 2**40)
 FIELD_IDS = st.integers(1, 2**31 - 1)
 TEXT = st.text(st.characters(codec="utf-8"), max_size=40)
 MAPS_OF_COUNTS = st.none() | st.dictionaries(FIELD_IDS, COUNTS, max_size=5)
@@ -88,7 +89,7 @@ def data_files(draw: st.DrawFn, content: DataFileContent = DataFileContent.DATA)
         file_path="s3://bucket/data/" + draw(TEXT),
         file_format=draw(st.sampled_from(FileFormat)),
         partition=Record(*draw(PARTITIONS)),
-        record_count=draw(COUNTS),
+        record_count=draw(ROW_COUNTS),
         file_size_in_bytes=draw(COUNTS),
         **counts,
         lower_bounds=draw(MAPS_OF_BOUNDS),
