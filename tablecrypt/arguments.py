@@ -113,17 +113,15 @@ def check_text(what: str, *given: object) -> None:
 
 
 def _texts(given: object) -> Iterator[str]:
-    left: list[object] = [given]
-    while left:
-        each = left.pop()
-        if isinstance(each, str):
-            yield each
-        elif isinstance(each, Mapping):
-            left += (*each.keys(), *each.values())
-        elif isinstance(each, (list, tuple, set, frozenset)):
-            left += each
-        elif hasattr(each, "model_dump"):
-            left.append(each.model_dump())
+    if isinstance(given, str):
+        yield given
+    elif isinstance(given, Mapping):
+        yield from _texts((*given.keys(), *given.values()))
+    elif isinstance(given, (list, tuple, set, frozenset)):
+        for each in given:
+            yield from _texts(each)
+    elif hasattr(given, "model_dump"):
+        yield from _texts(given.model_dump())
 
 
 def check_file(file: object, *methods: str) -> None:
