@@ -209,6 +209,13 @@ def test_bytes_that_are_no_key_metadata_are_refused(data: bytes) -> None:
         unwrap_dek(Secret(b"k" * 16), 2, data, PREFIX, OF_TEXT)
 
 
+@pytest.mark.parametrize(("key_id", "length"), [("", 44), (KEY_ID, 43), (KEY_ID, 0)], ids=["no key id", "a byte less", "no DEK"])
+def test_key_metadata_without_a_key_id_or_a_whole_dek_is_refused(key_id: str, length: int) -> None:
+    stored = bytes([2, len(key_id)]) + key_id.encode() + bytes(length)
+    with pytest.raises(FormatError, match=f"ends with {length} bytes"):
+        unwrap_dek(Secret(b"k" * 16), 2, stored, PREFIX, OF_TEXT)
+
+
 def test_beside_another_schema_of_the_column_it_does_not_open() -> None:
     with pytest.raises(TamperedFileError, match=r"s3://lake/file\.parquet.*type of the column"):
         unwrap_dek(Secret(b"k" * 16), 2, wrapped(), PREFIX, OF_BYTES)
