@@ -77,8 +77,8 @@ def check_unchanged(name: str, planned: TableMetadata, current: TableMetadata, b
             raise ConfigurationError(f"{name}: its {what} was changed while the rows were written; nothing was committed")
 
     # The commit would make the branch anew, with these rows and without those that it had.
-    branches = {name for name, ref in current.refs.items() if ref.snapshot_ref_type == SnapshotRefType.BRANCH}
-    if branch in planned.refs and branch not in branches:
+    found = None if branch is None else current.refs.get(branch)
+    if branch in planned.refs and (found is None or found.snapshot_ref_type != SnapshotRefType.BRANCH):
         raise ConfigurationError(f"{name}: its branch {branch!r} was dropped while the rows were written; nothing was committed")
 
     # A column that was declared meanwhile would lie here in the clear; under a key that was shredded, no reader could open it.

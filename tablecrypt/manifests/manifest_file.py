@@ -77,9 +77,9 @@ _DELETED = ManifestEntryStatus.DELETED
 CONTENT_NAMES: Final = {ManifestContent.DATA: "data", ManifestContent.DELETES: "deletes"}
 COPIED_NAME_ENDING: Final = "-copied"
 _HEADER_LENGTH: Final = 1024 * 1024
+"""Plaintext bytes of an AGS1 block, in which a header fits but for that of rows copied from very many files."""
 _MOST_ROWS: Final = 2**40
 """Of a file that is added."""
-"""Plaintext bytes of an AGS1 block, in which a header fits but for that of rows copied from very many files."""
 KEY_METADATA = MANIFEST_FILE_POSITIONS["key_metadata"]
 PARTITIONS = MANIFEST_FILE_POSITIONS["partitions"]
 MANIFEST_FIRST_ROW_ID = MANIFEST_FILE_POSITIONS["first_row_id"]
