@@ -252,8 +252,7 @@ class Declarations:
         by_master: dict[str, list[EncryptedKey]] = {}
         for entry in self._ring.column_keys:
             if entry.field_id == field_id and entry.wraps_deks:
-                master_key_id = self._ring.entry(entry.encrypted_by_id or "").encrypted_by_id or ""
-                by_master.setdefault(master_key_id, []).append(entry)
+                by_master.setdefault(self._ring.master_key_id(entry) or "", []).append(entry)
         return {
             master_key_id: sorted(entries, key=lambda each: (self._ring.is_strange(each), each.is_write_only))
             for master_key_id, entries in by_master.items()

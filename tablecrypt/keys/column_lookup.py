@@ -99,7 +99,7 @@ def column_key_entry(ring: KeyRing, key_id: str, field_id: int, master_key_ids: 
             f"column key {key_id} is that of {ring.column(entry.field_id)}, and a file names it for {ring.column(field_id)}"
         )
 
-    master_key_id = ring.entry(entry.encrypted_by_id or "").encrypted_by_id
+    master_key_id = ring.master_key_id(entry)
 
     # Entries are not authenticated: one under a master key of an attacker's choice would count like the right ones.
     if master_key_id not in master_key_ids:

@@ -314,11 +314,9 @@ class KeyRing:
 
         A copy by somebody who may not use the keys has foreign ones alone.
         """
-        return self.is_foreign(entry) and not all(map(self.is_foreign, self.beside(entry)))
-
-    def beside(self, entry: EncryptedKey) -> list[EncryptedKey]:
-        """Return the keys of a key's column under the same master key, itself among them."""
-        return self.keys_of_column(entry.field_id, self.master_key_id(entry))
+        if not self.is_foreign(entry):
+            return False
+        return not all(map(self.is_foreign, self.keys_of_column(entry.field_id, self.master_key_id(entry))))
 
     def keys_of_column(self, field_id: int, master_key_id: str | None) -> list[EncryptedKey]:
         """Return the keys of a column under one master key."""

@@ -79,7 +79,7 @@ class TableColumnKeys:
         if now is None or former is None or key_id not in self._ring or former.opens(sequence_number):
             return
 
-        master_key_id = self._ring.entry(self._ring.entry(key_id).encrypted_by_id or "").encrypted_by_id
+        master_key_id = self._ring.master_key_id(self._ring.entry(key_id))
         if master_key_id != former.key_id or master_key_id == now.column_key_id:
             return
 

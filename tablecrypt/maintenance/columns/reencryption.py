@@ -415,7 +415,7 @@ def _unused_keys(
     with_hidden_columns = frozenset[int]().union(*(found.protected for found in footers)) | _named_by_lists(table, metadata)
 
     for field_id, former in sorted(policy.former.items()):
-        entries = [entry for entry in ring.column_keys if entry.field_id == field_id and _master_key(ring, entry) == former.key_id]
+        entries = ring.keys_of_column(field_id, former.key_id)
         is_needed = any(entry.key_id in used for entry in entries) or (field_id not in policy.columns and field_id in with_hidden_columns)
         if not is_needed:
             yield field_id, entries
@@ -424,10 +424,6 @@ def _unused_keys(
 def _named_by_lists(table: EncryptedTable, metadata: EncryptedTableMetadata) -> frozenset[int]:
     encrypted = (each for each in metadata.snapshots if isinstance(each, EncryptedSnapshot) and each.key_id is not None)
     return frozenset[int]().union(*(each.known_header(table.io).protected_columns for each in encrypted))
-
-
-def _master_key(ring: KeyRing, entry: EncryptedKey) -> str | None:
-    return ring.entry(entry.encrypted_by_id or "").encrypted_by_id
 
 
 def _with_keks(ring: KeyRing, column_keys: list[EncryptedKey]) -> tuple[str, ...]:
