@@ -343,12 +343,10 @@ class PlainView(io.RawIOBase):
         """Check a stream of numbers that the decoder trusts, as a whole, when the first of it is read."""
         if isinstance(segment, MadeBytes) or segment.start in self._checked:
             return
-        stream = segment.located.stream
-        checked = check_of(self._tail.schema, stream)
-        if checked is None:
-            return
 
-        what = f"{self._tail.location}: the {checked.numbers} of column {self._tail.schema.name_of(stream.column)!r}"
-        numbers = self._tail.compression.decompress(segment.read(self._source, 0, segment.length), what)
-        checked.check(numbers, segment.encoding_version, what)
+        stream = segment.located.stream
+        if (trusted := check_of(self._tail.schema, stream)) is not None:
+            what = f"{self._tail.location}: the {trusted.numbers} of column {self._tail.schema.name_of(stream.column)!r}"
+            numbers = self._tail.compression.decompress(segment.read(self._source, 0, segment.length), what)
+            trusted.check(numbers, segment.encoding_version, what)
         self._checked.add(segment.start)
