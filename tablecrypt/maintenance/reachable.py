@@ -15,7 +15,7 @@ not, such as those of a disabled key version or with a forged entry, are reporte
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -215,15 +215,18 @@ def reachable_files(metadata: TableMetadata, io: FileIO) -> Reachable:
         open_lists = (opened for opened in lists if not opened.file.keks)
         in_the_clear = {manifest.manifest_path for opened in open_lists for manifest in opened.manifests}
         vectors: dict[str, list[EncryptedDataFile]] = {}
+        deleted_in_the_clear: set[str] = set()
         for (manifest, keks), result in zip(manifests, pool.map(lambda each: _attempt(entries.of, each[0]), manifests), strict=True):
             vectors[manifest.manifest_path] = _live_vectors(result)
             is_open = not manifest.key_metadata or manifest.manifest_path in in_the_clear
+            if is_open:
+                deleted_in_the_clear.update(_deleted_with_keys(result))
             _add_manifest(found, entries, manifest, keks, naming[manifest.manifest_path], result, is_open)
 
     heads = {ref.snapshot_id for ref in metadata.refs.values()}
     for opened in (each for each in lists if each.file.added_by in heads):
         _compare_vectors(found, [vector for manifest in opened.manifests for vector in vectors[manifest.manifest_path]])
-    for location in entries.deleted_in_the_clear & found.files.keys():
+    for location in deleted_in_the_clear & found.files.keys():
         found.files[location] = replace(found.files[location], has_open_key=True)
 
     return found
@@ -329,6 +332,15 @@ def _live_vectors(result: list[ManifestEntry] | Exception) -> list[EncryptedData
     return [EncryptedDataFile.of(file) for file in live if is_deletion_vector(file)]
 
 
+def _deleted_with_keys(result: list[ManifestEntry] | Exception) -> Iterator[str]:
+    """Yield the files that entries say were deleted, and whose keys they hold: another snapshot may have such a file still."""
+    if isinstance(result, Exception):
+        return
+    for entry in result:
+        if entry.status == ManifestEntryStatus.DELETED and entry.data_file.key_metadata:
+            yield entry.data_file.file_path
+
+
 def _compare_vectors(found: Reachable, vectors: Iterable[EncryptedDataFile]) -> None:
     """Note a second deletion vector that a snapshot has of one data file: whichever counted, the rows of the other would come back."""
     seen: set[str] = set()
@@ -353,7 +365,6 @@ class _Entries:
     """Reads the entries of manifests, encrypted or not."""
 
     def __init__(self, metadata: TableMetadata, io: FileIO) -> None:
-        self.deleted_in_the_clear: set[str] = set()
         self._io = io
         self._specs = metadata.specs()
         self._schema = metadata.schema()
@@ -416,9 +427,6 @@ def _add_manifest(
     for entry in result:
         file = entry.data_file
         if entry.status == ManifestEntryStatus.DELETED:
-            # Another snapshot may have the file still, and here is its key.
-            if is_open and file.key_metadata:
-                entries.deleted_in_the_clear.add(file.file_path)
             continue
 
         # Entries that inherit hold no value of their manifest's row.
