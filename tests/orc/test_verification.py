@@ -66,8 +66,13 @@ def take_ssn_out_of_the_encryption(parts: OrcParts) -> None:
     parts.take_out(2)
 
 
+def place_of_root(parts: OrcParts) -> int:
+    """Where the footer has the type of the root, which names the columns."""
+    return next(index for index, field in enumerate(parts.footer) if field[0] == 4)
+
+
 def exchange_names(parts: OrcParts) -> None:
-    root = next(index for index, field in enumerate(parts.footer) if field[0] == 4)
+    root = place_of_root(parts)
     message = Message.parse(bytes(parts.footer[root][2]), "the root")
     parts.footer[root] = blob_field(4, encode([*message.without(3), *(blob_field(3, name) for name in reversed(message.blobs(3)))]))
 
@@ -103,7 +108,7 @@ def test_what_a_file_says_of_itself_is_noticed_by_a_manifest_alone(
 def test_names_of_a_file_are_shown_in_one_line_that_commands_no_terminal(name: str) -> None:
     parts = OrcParts.of(PROTECTED)
     parts.encryption = replace(parts.encryption, keys=tuple(replace(key, name=name) for key in parts.encryption.keys))
-    root = next(index for index, field in enumerate(parts.footer) if field[0] == 4)
+    root = place_of_root(parts)
     parts.footer[root] = blob_field(4, type_of(STRUCT, 1, 2, fields=[blob_field(3, name.encode()), blob_field(3, b"ssn")]))
     changed = parts.file()
 

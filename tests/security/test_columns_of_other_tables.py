@@ -51,6 +51,15 @@ def bring(both: Clients, source: str, entries: Iterable[EncryptedKey]) -> None:
     commit_by_hand(target.refresh(), HandwrittenManifest(files))
 
 
+def remove_own_keys(both: Clients) -> None:
+    """Take away, as the analyst, all keys and declarations that the column has in db.people itself."""
+    target = loaded(both.analyst)
+    ring, own = metadata_of(target).key_ring, str(target.metadata.table_uuid)
+    gone = [*ring.column_declarations, *(entry for entry in ring.column_keys if entry.made_for == own)]
+    updates = (RemoveEncryptionKeyUpdate(key_id=each.key_id) for each in gone)
+    both.analyst.commit_table(target, (), cast("tuple[TableUpdate, ...]", tuple(updates)))
+
+
 def seen(both: Clients) -> set[Any]:
     """What the analyst finds in the column."""
     return set(loaded(both.analyst).scan(selected_fields=("ssn",)).to_arrow()["ssn"].to_pylist())
@@ -122,10 +131,7 @@ def test_a_key_does_not_open_as_that_of_another_table(both: Clients, otherwise: 
 
 
 def test_nothing_is_written_behind_the_mask_where_the_keys_of_this_table_were_removed(both: Clients, brought: EncryptedTable) -> None:
-    ring, own = metadata_of(brought).key_ring, str(brought.metadata.table_uuid)
-    gone = [*ring.column_declarations, *(entry for entry in ring.column_keys if entry.made_for == own)]
-    updates = (RemoveEncryptionKeyUpdate(key_id=each.key_id) for each in gone)
-    both.analyst.commit_table(loaded(both.analyst), (), cast("tuple[TableUpdate, ...]", tuple(updates)))
+    remove_own_keys(both)
 
     for write in ("compact", "reencrypt", "reencrypt what is out of line"):
         with pytest.raises(KeyIdChangedError, match="no declaration"):
@@ -137,10 +143,7 @@ def test_nothing_is_written_behind_the_mask_where_the_keys_of_this_table_were_re
 def test_keys_of_two_other_tables_are_taken_over_by_no_declaration(both: Clients, brought: EncryptedTable) -> None:
     third = protected_table(both.payroll, "db.third", appends=[persons(21)])
     bring(both, "db.third", own_keys(third))
-    ring, own = metadata_of(loaded(both.payroll)).key_ring, str(brought.metadata.table_uuid)
-    gone = [*ring.column_declarations, *(entry for entry in ring.column_keys if entry.made_for == own)]
-    updates = (RemoveEncryptionKeyUpdate(key_id=each.key_id) for each in gone)
-    both.analyst.commit_table(loaded(both.analyst), (), cast("tuple[TableUpdate, ...]", tuple(updates)))
+    remove_own_keys(both)
 
     with pytest.raises(KeyIdChangedError, match="made for the tables"):
         declare(loaded(both.payroll), ssn="truncate(64)")
