@@ -50,6 +50,7 @@ from tablecrypt.table.metadata import (
     has_encryption_traces,
     read_metadata_file,
 )
+from tablecrypt.table.other_tables import OtherTables
 from tablecrypt.table.planning.missing_main import cut_off_head, described
 from tablecrypt.table.protection.declaration import check_master_keys
 from tablecrypt.table.protection.declaring import first_declarations
@@ -316,17 +317,18 @@ def pinned_folders(catalog: Catalog, table: Table, pin: TableVersion | None) -> 
         table: as it was loaded, and held against the pins.
         pin: what is trusted of it. None where the catalog's own pins are hashes: the metadata says the folders if it was compared with one.
     """
+    owners = OtherTables(table.io, table.metadata.table_uuid)
     if pin is not None and pin.folders:
-        return DeletionScope(pin.folders)
+        return DeletionScope(pin.folders, owners=owners)
     # Nothing remembers where the table lies, so its metadata alone would say what may be deleted.
     if not getattr(catalog, "pin_places", ()):
-        return NOTHING
+        return DeletionScope(owners=owners)
 
     folders = folders_of(table.metadata).folders
     # Metadata that nothing was compared with is as on first sight, at each load: a client without memory cannot tell.
     is_vouched = isinstance(table, UnverifiedTable) and table.is_vouched
 
-    return DeletionScope(folders if is_vouched else folders_on_first_sight(table.metadata_location, folders))
+    return DeletionScope(folders if is_vouched else folders_on_first_sight(table.metadata_location, folders), owners=owners)
 
 
 def table_file_io(

@@ -8,6 +8,7 @@ storage may have written them. What they name is deleted only if
     it is named as such a file is          data.parquet, x.avro, x.orc, x.puffin, x.stats, x.metadata.json, a journal or record of ours
     its spelling has one meaning           no "..", ".", "//", percent-encoded slash or dot segment, "?", "#", "*", control character
     links do not lead out of the folder    on a local disk, the real folder of the file is below the real folder of the table
+    no other table lies around it          nearer than the table's own location (table/other_tables.py)
     nobody else needs it                   no live share of the table names it (table/shares.py)
 
 A file that is written over must be no link itself either: the bytes would go where it leads. To delete a link harms nothing there.
@@ -25,7 +26,7 @@ import re
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Final, Protocol
 from urllib.parse import unquote
 
 from tablecrypt.arguments import check_text, names_of
@@ -103,6 +104,18 @@ class ParsedLocation:
         return self.names[depth:]
 
 
+class FileOwners(Protocol):
+    """Tells which files are other tables'."""
+
+    def reason_against(self, location: str, trusted: tuple[str, ...]) -> str | None:
+        """Return why a file is another table's; None where it is not.
+
+        Args:
+            location: of a file; its spelling has one meaning.
+            trusted: folders that are the table's.
+        """
+
+
 @dataclass(frozen=True)
 class DeletionScope:
     """The folders below which files may be deleted or written over. An empty one allows nothing.
@@ -111,11 +124,13 @@ class DeletionScope:
         folders: as they are spelled in metadata or by the caller.
         named: whether the caller named one of them.
         kept: files in them that are not deleted, as `ParsedLocation.any_spelling` gives them, each with the reason.
+        owners: tells which files are other tables'; None where the folders were made for one table.
     """
 
     folders: tuple[str, ...] = ()
     named: tuple[str, ...] = field(default=())
     kept: Mapping[ParsedLocation, str] = field(default_factory=dict, compare=False, repr=False)
+    owners: FileOwners | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         for folder in self.named:
@@ -178,11 +193,18 @@ class DeletionScope:
 
         reasons = [_reason_below(root, parsed) for root in roots]
         if None in reasons:
-            return None
+            return self._reason_of_owners(location)
 
         nearer = [reason for reason in reasons if reason is not None and reason != _OUTSIDE]
 
         return nearer[0] if nearer else f"{_OUTSIDE}: {', '.join((*self.folders, *self.named))}"
+
+    def _reason_of_owners(self, location: str) -> str | None:
+        if self.owners is None:
+            return None
+        # Of the folders in metadata the location alone is the table's: whoever may commit sets the others.
+        trusted = (*(folder for folder in self.folders[:1] if unusable_location(folder) is None), *self.named)
+        return self.owners.reason_against(location, trusted)
 
     def reason_against_writing_over(self, location: str) -> str | None:
         """Return why a file may not be written over; None where it may."""

@@ -267,6 +267,11 @@ def encrypting_io(io: FileIO, what: str = "an encrypted table") -> EncryptingFil
     return io
 
 
+def store_io(io: FileIO) -> FileIO:
+    """Return the store's own FileIO: of a table, encrypted or not, what does the storing."""
+    return io.inner if isinstance(io, EncryptingFileIO) else io
+
+
 @contextmanager
 def refusing_made_up(location: str, own_folders: DeletionScope) -> Iterator[None]:
     """Turn what a store raises for a name that is none of a table's files into FormatError.

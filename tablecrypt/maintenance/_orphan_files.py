@@ -4,8 +4,8 @@
     then known        the table as the catalog has it after that: its metadata files, and of every snapshot the manifest list, manifests,
                       data and delete files; statistics; records of shares
     orphans           listed, not known, older than a limit, in no folder and of no name that begins with _ or . , but for records
-    refused           orphans that need not be the table's (see files/deletion.py), lie where another table's metadata lies, or are named by
-                      a live share
+    refused           orphans that need not be the table's (see files/deletion.py), lie where another table's metadata lies, be it in the
+                      table's own folder, or are named by a live share
     empty folders     on a local disk, removed where they are named by values of a column that is protected now
 
 A write that is under way has files that no metadata names yet. They are younger than the limit, unless the write takes longer than that.
@@ -29,8 +29,9 @@ from pyiceberg.utils.concurrent import ExecutorFactory
 from tablecrypt.arguments import checked_arguments
 from tablecrypt.errors import ConfigurationError, FormatError
 from tablecrypt.files.deletion import DeletionScope, is_share_record_name
+from tablecrypt.files.listing import StoredFile, stored_files
 from tablecrypt.files.raw_output import TABLE_METADATA_SUFFIXES
-from tablecrypt.maintenance._storage import StoredFile, canonical, remove_empty_folders, stored_files
+from tablecrypt.maintenance._storage import canonical, remove_empty_folders
 from tablecrypt.maintenance._tables import checked_moment, reload, require_encrypted
 from tablecrypt.maintenance.progress import Counted, OperationResult, ProgressListener, no_progress
 from tablecrypt.printable import bytes_shown, counted, shown

@@ -1,11 +1,4 @@
-"""What a store holds for a table beside the files that its metadata names: files below a location, older metadata, and earlier versions.
-
-PyIceberg's FileIO has no call for listing, so files are listed through the file systems that it uses itself:
-
-    PyArrowFileIO    local, S3, GCS, HDFS, Azure    pyarrow's FileSystem
-    FsspecFileIO     local, S3, GCS, Azure          fsspec's
-
-Raises ConfigurationError for another FileIO, and for a store that it does not know. What the store raises is passed on.
+"""What a store holds for a table beside the files that its metadata names: older metadata, and earlier versions.
 
 Earlier versions are those of an S3 bucket that keeps them: what was deleted or replaced there is still stored.
 
@@ -26,18 +19,15 @@ An audit does not ask here: it also tells of files of other tables and versions,
 
 from __future__ import annotations
 
-import datetime as dt
 import logging
 import os
-import uuid
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 from urllib.parse import unquote, urlsplit
 
-import pyarrow.fs as pafs
 from pyiceberg.io import (
     AWS_ACCESS_KEY_ID,
     AWS_PROFILE_NAME,
@@ -52,79 +42,24 @@ from pyiceberg.io import (
     S3_SESSION_TOKEN,
     FileIO,
 )
-from pyiceberg.io.fsspec import FsspecFileIO
-from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.table import TableProperties
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.utils.properties import get_first_property_value
 
-from tablecrypt.errors import ConfigurationError, FormatError, MissingExtraError
+from tablecrypt.errors import FormatError, MissingExtraError
 from tablecrypt.files.deletion import ParsedLocation, refuse_link, store_of
+from tablecrypt.files.listing import stored_files
 from tablecrypt.files.raw_output import TABLE_METADATA_SUFFIXES, RawContent
 from tablecrypt.files.stores import check_reached
 from tablecrypt.maintenance._tables import metadata_folder
-from tablecrypt.printable import bytes_shown
 from tablecrypt.table.metadata import EncryptedTableMetadata, MetadataFile, read_metadata_file, read_named_metadata_file
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import TableFileIO
 
 _LOCAL: Final = "file"
-_MODIFIED: Final = ("LastModified", "last_modified", "mtime", "updated")
 _S3_SCHEMES: Final = ("s3", "s3a", "s3n")
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class StoredFile:
-    """One file: its location, its length in bytes, and when it was last written, with a time zone; None where the store does not say."""
-
-    location: str
-    size: int
-    modified: dt.datetime | None
-
-    def __str__(self) -> str:
-        """Return it for people."""
-        return f"{self.location} ({bytes_shown(self.size)})"
-
-
-def stored_files(io: FileIO, location: str) -> Iterator[StoredFile]:
-    """Yield every file under a location, at any depth; none where there is no such folder.
-
-    Args:
-        io: the store's own FileIO, not one that encrypts.
-        location: without a slash at the end.
-    """
-    if isinstance(io, PyArrowFileIO):
-        yield from _of_pyarrow(io, location)
-    elif isinstance(io, FsspecFileIO):
-        yield from _of_fsspec(io, location)
-    else:
-        raise ConfigurationError(f"files under {location} cannot be listed through {type(io).__name__}")
-
-
-def tables_at(io: FileIO, location: str) -> Iterator[tuple[str, uuid.UUID]]:
-    """Yield each metadata file in the folder of a table, with the table-uuid in it; half of one is none.
-
-    Args:
-        io: the store's own FileIO.
-        location: where a table may be, without a slash at the end.
-
-    Raises:
-        ConfigurationError: no store has such a location.
-    """
-    check_reached(io, location)
-    for file in stored_files(io, f"{location}/metadata"):
-        if file.location.endswith(TABLE_METADATA_SUFFIXES) and (found := table_uuid_in(io, file.location)) is not None:
-            yield file.location, found
-
-
-def table_uuid_in(io: FileIO, location: str) -> uuid.UUID | None:
-    """Return the table-uuid in a metadata file; None where there is none, or half of one, as of a run that was killed."""
-    try:
-        return read_metadata_file(io.new_input(location)).parse().table_uuid
-    except (FileNotFoundError, FormatError, ValueError):
-        return None
 
 
 def write_metadata(io: TableFileIO, location: str, metadata: TableMetadata, *, overwrite: bool = False) -> int:
@@ -186,51 +121,6 @@ def remove_empty_folders(location: str, begins: Collection[str]) -> list[str]:
             removed.append(folder)
 
     return removed
-
-
-def _of_pyarrow(io: PyArrowFileIO, location: str) -> Iterator[StoredFile]:
-    scheme, netloc, path = PyArrowFileIO.parse_location(location)
-    try:
-        file_system = io.fs_by_scheme(scheme, netloc)
-    except ValueError as unknown:
-        raise ConfigurationError(f"files under {location} cannot be listed: {unknown}") from unknown
-
-    # A table without files has no folder yet.
-    selector = pafs.FileSelector(path, recursive=True, allow_not_found=True)
-    for info in file_system.get_file_info(selector):
-        if info.type == pafs.FileType.File:
-            yield StoredFile(location + _below(info.path, path), info.size, info.mtime)
-
-
-def _of_fsspec(io: FsspecFileIO, location: str) -> Iterator[StoredFile]:
-    scheme, separator, rest = location.partition("://")
-    file_system: Any = io.get_fs(scheme if separator else "file")
-    root = rest if separator else location
-    for path, info in file_system.find(root, detail=True).items():
-        if info.get("type") == "file":
-            yield StoredFile(location + _below(path, root), int(info.get("size") or 0), _modified(info))
-
-
-def _below(path: str, root: str) -> str:
-    """Return the part of a path that follows a root. Stores differ in whether they begin paths with a slash."""
-    path, root = path.lstrip("/"), root.strip("/")
-    if not path.startswith(f"{root}/"):
-        # Files that a store lists from elsewhere would look like this table's, and be deleted as its orphans.
-        raise ConfigurationError(f"the store listed {path!r} below {root!r}")
-    return path[len(root) :]
-
-
-def _modified(info: dict[str, Any]) -> dt.datetime | None:
-    value = next((info[name] for name in _MODIFIED if info.get(name) is not None), None)
-    if isinstance(value, (int, float)):
-        return dt.datetime.fromtimestamp(value, dt.UTC)
-
-    if isinstance(value, str):
-        value = dt.datetime.fromisoformat(value)
-    if not isinstance(value, dt.datetime):
-        return None
-
-    return value if value.tzinfo is not None else value.replace(tzinfo=dt.UTC)
 
 
 @dataclass(frozen=True)

@@ -40,7 +40,7 @@ from tablecrypt.errors import (
     MissingExtraError,
     TablecryptError,
 )
-from tablecrypt.files.encrypting_file_io import EncryptingFileIO
+from tablecrypt.files.encrypting_file_io import EncryptingFileIO, store_io
 from tablecrypt.keys.column_keys import ColumnPolicy
 from tablecrypt.maintenance._tables import require_encrypted
 from tablecrypt.manifests import EncryptedManifestFile
@@ -267,7 +267,7 @@ def _open_list(metadata: TableMetadata, io: FileIO, snapshot: Snapshot) -> _Open
             manifests = snapshot.manifests(io)
         else:
             # By the store's own FileIO: the table's refuses plaintext, which has to be found here.
-            manifests = _read_plainly(snapshot.manifest_list, lambda: Snapshot.manifests(snapshot, _stored(io)))
+            manifests = _read_plainly(snapshot.manifest_list, lambda: Snapshot.manifests(snapshot, store_io(io)))
     except (KmsError, ConfigurationError, MissingExtraError):
         # Failures of the service or of its configuration say nothing about the file.
         raise
@@ -371,7 +371,7 @@ class _Entries:
 
     def of(self, manifest: ManifestFile) -> list[ManifestEntry]:
         if not manifest.key_metadata:
-            return _read_plainly(manifest.manifest_path, lambda: manifest.fetch_manifest_entry(_stored(self._io), discard_deleted=False))
+            return _read_plainly(manifest.manifest_path, lambda: manifest.fetch_manifest_entry(store_io(self._io), discard_deleted=False))
         return list(EncryptedManifestFile.of(manifest).read(_manager_io(self._io)).entries)
 
     def partition_of(self, file: DataFile, spec_id: int) -> str:
@@ -533,11 +533,6 @@ def _manager_io(io: FileIO) -> TableFileIO:
         # Metadata that does not mention encryption, over manifests that hold keys: the metadata was edited, and the manifests were not.
         raise KeyIdChangedError("a key is named for a file of a table whose metadata says that it is not encrypted")
     return io
-
-
-def _stored(io: FileIO) -> FileIO:
-    """The store as it is, for files that are plaintext."""
-    return io.inner if isinstance(io, EncryptingFileIO) else io
 
 
 @checked_arguments()

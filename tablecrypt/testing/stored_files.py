@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 from pyiceberg.table import Table
 
-from tablecrypt.files.encrypting_file_io import EncryptingFileIO
+from tablecrypt.files.encrypting_file_io import store_io
 from tablecrypt.maintenance.reachable import reachable_files
 from tablecrypt.testing.plaintext import PlaintextFinding, findings
 
@@ -19,7 +19,7 @@ def files_of(table: Table) -> set[str]:
 
 def stored_content(table: Table, location: str) -> bytes:
     """Return what the store has in a file of the table, still encrypted."""
-    io = table.io.inner if isinstance(table.io, EncryptingFileIO) else table.io
+    io = store_io(table.io)
     with io.new_input(location).open() as stream:
         return stream.read()
 

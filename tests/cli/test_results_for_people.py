@@ -16,7 +16,7 @@ from pyiceberg.types import LongType, NestedField, StringType
 
 from tablecrypt import maintenance
 from tablecrypt.cli._output import show
-from tablecrypt.maintenance._storage import StoredFile
+from tablecrypt.files.listing import StoredFile
 from tablecrypt.maintenance.expiry import ExpiredSnapshots
 from tablecrypt.maintenance.progress import OperationResult
 from tablecrypt_catalog import EncryptedSqlCatalog

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tablecrypt.maintenance import share
-from tablecrypt.maintenance._storage import tables_at
 from tablecrypt.maintenance.sharing.records import live_shares
+from tablecrypt.table.other_tables import tables_at
 from tablecrypt.table.table import EncryptedTable
 from tests.support.aws import AwsServer
 from tests.support.kill_points import MORTAL, Killed, dying_at, mortal_databases

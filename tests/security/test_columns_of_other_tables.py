@@ -107,6 +107,16 @@ def test_verify_names_the_file_and_audit_the_key(both: Clients, brought: Encrypt
     assert "was made for the table" in bad.problems[0].message
 
 
+def test_a_rotation_takes_the_brought_keys_out(both: Clients, brought: EncryptedTable) -> None:
+    brought.delete("id < 10")
+    m.rotate_column_keks(loaded(both.payroll))
+
+    assert [each for each in m.audit(loaded(both.payroll)).findings if each.kind == m.FindingKind.COLUMN_KEY_DIFFERS] == []
+    loaded(both.payroll).append(persons(13))
+    assert ssn(loaded(both.payroll)) == [*SEEN, "SSN-0013"]
+    assert {entry.made_for for entry in metadata_of(loaded(both.payroll)).key_ring.column_keys} == {str(brought.metadata.table_uuid)}
+
+
 def test_rows_of_this_table_are_read_and_written_beside_it(both: Clients, brought: EncryptedTable) -> None:
     brought.append(persons(13))
 

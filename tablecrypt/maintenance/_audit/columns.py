@@ -214,7 +214,10 @@ def _key_findings(metadata: EncryptedTableMetadata, table_key_id: str, policy: C
             continue
 
         if is_strange:
-            message = f"the key of {ring.column(field_id)} was made for the table {entry.made_for}: somebody has brought it in, with a file"
+            message = (
+                f"the key of {ring.column(field_id)} was made for the table {entry.made_for}: somebody has brought it in, with a file that "
+                "verify names; once the file's rows are deleted, rotate_column_keks takes the key out"
+            )
             yield Finding(FindingKind.COLUMN_KEY_DIFFERS, entry.key_id, message)
 
         named = policy.master_keys(field_id)

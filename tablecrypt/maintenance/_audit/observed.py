@@ -41,7 +41,8 @@ from tablecrypt._parsed_json import ParsedJson
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import ConfigurationError, FormatError, KeyIdChangedError, KmsAccessDeniedError, KmsError, TablecryptError
 from tablecrypt.files.deletion import DeletionScope
-from tablecrypt.files.encrypting_file_io import EncryptingFileIO
+from tablecrypt.files.encrypting_file_io import store_io
+from tablecrypt.files.listing import StoredFile, stored_files
 from tablecrypt.files.raw_output import ENCRYPTION_KEYS, JOURNAL_KEYS, TABLE_METADATA_SUFFIXES, are_wrapped_keys, operation_of_journal
 from tablecrypt.keys.key_ring import EncryptedKey
 from tablecrypt.keys.manager import EncryptionManager
@@ -50,7 +51,7 @@ from tablecrypt.maintenance._audit.columns import ColumnsInFile, read_columns
 from tablecrypt.maintenance._audit.file_signatures import FileStart, Signature, read_file_starts, wrong_ends
 from tablecrypt.maintenance._audit.findings import Finding, FindingKind
 from tablecrypt.maintenance._audit.shares import ObservedShares, observed_shares
-from tablecrypt.maintenance._storage import StoredFile, canonical, stored_files
+from tablecrypt.maintenance._storage import canonical
 from tablecrypt.maintenance._tables import moment_of
 from tablecrypt.maintenance.progress import Counted
 from tablecrypt.maintenance.reachable import Reachable, ReachableFile, reachable_files
@@ -148,7 +149,7 @@ def observe(table: Table, counted: Counted) -> Observed:
     """
     metadata = table.metadata
     # The store's own FileIO: the table's refuses plaintext, which is what an audit looks for.
-    store = table.io.inner if isinstance(table.io, EncryptingFileIO) else table.io
+    store = store_io(table.io)
     manager = table.io.manager if isinstance(table.io, TableFileIO) else None
     reachable, folder = reachable_files(metadata, table.io), list_folders(metadata, store)
     statistics = tuple(statistics_locations(metadata))

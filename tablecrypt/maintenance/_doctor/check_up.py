@@ -34,13 +34,13 @@ from tablecrypt import properties as names
 from tablecrypt.arguments import checked_arguments, file_path, names_of
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import TamperedFileError
-from tablecrypt.files.encrypting_file_io import EncryptingFileIO, EncryptingOutputFile
+from tablecrypt.files.encrypting_file_io import EncryptingFileIO, EncryptingOutputFile, store_io
+from tablecrypt.files.listing import stored_files
 from tablecrypt.kms.resilient import AllowedKeys
 from tablecrypt.maintenance._audit.table_audit import PinsTables
 from tablecrypt.maintenance._doctor.checks import Check, CheckState, CheckUp, failed, tried
 from tablecrypt.maintenance._doctor.installation import version_checks
 from tablecrypt.maintenance._doctor.master_keys import key_checks
-from tablecrypt.maintenance._storage import stored_files
 from tablecrypt.maintenance.catalog_tables import first_table, tables_near
 from tablecrypt.printable import counted
 from tablecrypt.table.table import EncryptedTable
@@ -176,7 +176,7 @@ def _plain(table: Table) -> Check:
 
 def _storage_checks(table: Table, read_only: bool) -> Iterator[Check]:
     # The store's own FileIO: whether files can be reached is asked without any key.
-    io = table.io.inner if isinstance(table.io, EncryptingFileIO) else table.io
+    io = store_io(table.io)
     folder = table.metadata_location.rpartition("/")[0]
     data = table.properties.get("write.data.path", f"{table.location()}/data").rstrip("/")
     yield try_to_list(io, folder)

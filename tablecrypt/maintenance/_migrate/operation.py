@@ -28,12 +28,14 @@ from tablecrypt import properties as names
 from tablecrypt.arguments import checked_arguments
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.files.deletion import DeletionScope, names_location
+from tablecrypt.files.encrypting_file_io import store_io
 from tablecrypt.maintenance._migrate.attempt import Migration, migration_journal
 from tablecrypt.maintenance._migrate.plaintext import PlaintextLeft, PlaintextOf, plaintext_before, plaintext_left, plaintext_of
 from tablecrypt.maintenance._tables import check_new_name, require_encrypted
 from tablecrypt.maintenance.progress import OperationResult, ProgressListener, no_progress
 from tablecrypt.maintenance.runner import Runner, runner_or_threads
 from tablecrypt.printable import bytes_shown, counted, shown
+from tablecrypt.table.other_tables import OtherTables
 from tablecrypt.table.table import EncryptedTable, plain_tables_opened
 from tablecrypt.table.table_files import TableFileIO, check_garbage_is_collected, name_of
 
@@ -281,7 +283,8 @@ def _deletable(table: Table, delete_below: Sequence[str], must_delete: bool) -> 
     """
     keeps_pins = bool(getattr(table.catalog, "pin_places", ()))
     is_own = keeps_pins and names_location(table.metadata_location, table.location())
-    scope = DeletionScope((table.location(),) if is_own else ()).and_below(delete_below)
+    owners = OtherTables(store_io(table.io), table.metadata.table_uuid)
+    scope = DeletionScope((table.location(),) if is_own else (), owners=owners).and_below(delete_below)
     if must_delete and not scope.contains(table.location()):
         raise ConfigurationError(
             f"{name_of(table)}: only its metadata says that its plaintext files are in {table.location()}. If they are, name the folder: "

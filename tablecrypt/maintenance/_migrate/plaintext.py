@@ -22,9 +22,10 @@ from pyiceberg.utils.concurrent import ExecutorFactory
 from tablecrypt import properties as names
 from tablecrypt.errors import FormatError, MissingExtraError
 from tablecrypt.files.deletion import DeletionScope
+from tablecrypt.files.listing import stored_files
 from tablecrypt.maintenance._audit.file_signatures import Signature, read_file_starts
 from tablecrypt.maintenance._orphan_files import known_locations
-from tablecrypt.maintenance._storage import canonical, delete_checksums, object_versions, read_older, stored_files
+from tablecrypt.maintenance._storage import canonical, delete_checksums, object_versions, read_older
 from tablecrypt.maintenance.reachable import FileKind, Unopened, reachable_files
 from tablecrypt.printable import bytes_shown
 from tablecrypt.table._pyiceberg.statistics import statistics_locations

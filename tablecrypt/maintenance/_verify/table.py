@@ -51,7 +51,8 @@ from pyiceberg.table import Table
 from tablecrypt.arguments import checked_arguments, file_path
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import ConfigurationError, TamperedFileError
-from tablecrypt.maintenance._storage import StoredFile, canonical, stored_files
+from tablecrypt.files.listing import StoredFile, stored_files
+from tablecrypt.maintenance._storage import canonical
 from tablecrypt.maintenance._tables import require_encrypted
 from tablecrypt.maintenance._verify.files import FileFindings, FileToInspect, Problem, inspect_file
 from tablecrypt.maintenance.columns.verification import HiddenColumnKeys, hidden_columns_to_verify, unchecked_columns

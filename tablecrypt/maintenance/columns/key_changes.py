@@ -210,6 +210,7 @@ def _missing_keys(table: EncryptedTable, write_only: bool) -> _Added:
 def rotate_column_keks(table: Table, dry_run: bool = False, progress: ProgressListener = no_progress) -> RotatedColumnKeks:
     """Replace the KEKs of a table's protected columns, by one for each of their master keys.
 
+    Keys that somebody brought in from another table, which `audit` reports, are removed.
     It does NOT change column keys or DEKs: a user who opened a column key with an old KEK keeps the column. It does NOT take the old KEKs
     out of older metadata files. Files are not touched, and the masks that are hashes stay what they are.
 
@@ -237,7 +238,10 @@ def rotate_column_keks(table: Table, dry_run: bool = False, progress: ProgressLi
 
 def _rotation(table: EncryptedTable) -> _Change:
     ring = table.metadata.key_ring
-    return _under_new_keks(table, ring, ring.column_keys, retired=[kek.key_id for kek in ring.column_keks])
+    # One that somebody brought in from another table opens nothing here: wrapped again, it would stay beside this table's own for ever.
+    strange = [entry.key_id for entry in ring.column_keys if ring.is_strange(entry)]
+    own = [entry for entry in ring.column_keys if entry.key_id not in strange]
+    return _under_new_keks(table, ring, own, retired=[kek.key_id for kek in ring.column_keks], gone=strange)
 
 
 def _under_new_keks(

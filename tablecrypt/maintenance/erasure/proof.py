@@ -15,12 +15,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from tablecrypt.files.listing import StoredFile, stored_files
 from tablecrypt.files.raw_output import TABLE_METADATA_SUFFIXES, operation_of_journal
 from tablecrypt.maintenance._audit.file_signatures import FileStart, Signature, read_file_starts
 from tablecrypt.maintenance._audit.observed import Folder, are_checksums
 from tablecrypt.maintenance._shred import outside
 from tablecrypt.maintenance._shred_scrub import content_of
-from tablecrypt.maintenance._storage import StoredFile, canonical, object_versions, stored_files
+from tablecrypt.maintenance._storage import canonical, object_versions
 from tablecrypt.maintenance.erasure.plan import Searching
 from tablecrypt.maintenance.erasure.result import RUN_AGAIN, HiddenColumn, Searched, TableState
 from tablecrypt.maintenance.erasure.search import Holds

@@ -25,13 +25,14 @@ from tablecrypt.keys.manager import EncryptionManager, KeySettings, key_metadata
 from tablecrypt.kms.factory import load_kms
 from tablecrypt.maintenance._relocate_files import PathMap
 from tablecrypt.maintenance._relocate_metadata import ManifestCopier
-from tablecrypt.maintenance._storage import tables_at, write_metadata
+from tablecrypt.maintenance._storage import write_metadata
 from tablecrypt.maintenance.sharing.metadata import Place
 from tablecrypt.maintenance.sharing.sealing import SEALED, PrivateKey, info_of
 from tablecrypt.manifests.manifest_list import ManifestList, read_manifest_list
 from tablecrypt.manifests.table_state import ListedTableState
 from tablecrypt.printable import json_fields, shown
 from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata, check_metadata_location, read_metadata_file
+from tablecrypt.table.other_tables import tables_at
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import TableFileIO
 

@@ -23,10 +23,12 @@ from typing import Final
 
 from tablecrypt.errors import ConfigurationError, FormatError
 from tablecrypt.files.deletion import SHARE_RECORDS, is_beyond_a_link, is_link
+from tablecrypt.files.listing import stored_files
 from tablecrypt.files.raw_output import TABLE_METADATA_SUFFIXES
 from tablecrypt.maintenance._relocate_files import PathMap
-from tablecrypt.maintenance._storage import canonical, stored_files, tables_at
+from tablecrypt.maintenance._storage import canonical
 from tablecrypt.table.metadata import EncryptedTableMetadata, read_metadata_file
+from tablecrypt.table.other_tables import tables_at
 from tablecrypt.table.table_files import TableFileIO, folders_of
 
 _NAMESPACE: Final = uuid.UUID("b4f5c1b0-6f2d-5c39-8a7e-2d1f0c9e7a55")

@@ -23,8 +23,8 @@ from pyiceberg.table import Table
 from tablecrypt.arguments import checked_arguments
 from tablecrypt.errors import ConfigurationError, with_sentence
 from tablecrypt.files.deletion import DeletionScope, is_beyond_a_link
+from tablecrypt.files.listing import stored_files
 from tablecrypt.files.raw_output import TABLE_METADATA_SUFFIXES
-from tablecrypt.maintenance._storage import stored_files
 from tablecrypt.maintenance._tables import reload
 from tablecrypt.maintenance.progress import OperationResult
 from tablecrypt.maintenance.sharing.records import ShareRecord, forget_share

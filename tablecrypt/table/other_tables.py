@@ -1,0 +1,125 @@
+"""Tables that lie below, around or in place of the folders of a table: their files are theirs, whatever the table names.
+
+Whoever may commit to a table can name any file in it, and any folder as its own (write.data.path). What the table names and needs no more
+is deleted by whoever maintains it. So a file is that of the nearest folder around it which has a table's metadata:
+
+    <location>/data/a=1/x.parquet           no folder nearer than the table's own: may be deleted, and nothing is listed for it
+    <location>/sales/data/x.parquet         <location>/sales/metadata has metadata.json of another table-uuid: stays
+    <write.data.path>/x.parquet             the folders up to the root of the bucket or disk are looked at
+
+The table's location, where it is trusted, and what a caller names end the search: where another table's metadata lies by mistake, or by
+ill will, naming its folder helps. Of two tables in one folder nothing here can tell whose a file is; nor of a table whose metadata lies
+elsewhere (write.metadata.path).
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from pyiceberg.io import FileIO
+
+from tablecrypt.errors import FormatError
+from tablecrypt.files.deletion import LOCAL, SHARE_RECORDS, ParsedLocation
+from tablecrypt.files.listing import stored_files
+from tablecrypt.files.raw_output import TABLE_METADATA_SUFFIXES
+from tablecrypt.files.stores import check_reached
+from tablecrypt.table.metadata import read_metadata_file
+
+_FOLDERS_OF_A_TABLE: Final = ("data", "metadata")
+_MADE_BY_A_TABLE: Final = re.compile(rf"data|metadata|{SHARE_RECORDS}|[^/]+=[^/]*|[01]{{4,8}}|[0-9a-f]{{8}}")
+"""Names of folders in which tables put their own files: partitions, and the bits or digits that spread files over a bucket."""
+
+logger = logging.getLogger(__name__)
+
+
+def tables_at(io: FileIO, location: str) -> Iterator[tuple[str, uuid.UUID]]:
+    """Yield each metadata file in the folder of a table, with the table-uuid in it; half of one is none.
+
+    Args:
+        io: the store's own FileIO.
+        location: where a table may be, without a slash at the end.
+
+    Raises:
+        ConfigurationError: no store has such a location.
+    """
+    check_reached(io, location)
+    for file in stored_files(io, f"{location}/metadata"):
+        if file.location.endswith(TABLE_METADATA_SUFFIXES) and (found := table_uuid_in(io, file.location)) is not None:
+            yield file.location, found
+
+
+def table_uuid_in(io: FileIO, location: str) -> uuid.UUID | None:
+    """Return the table-uuid in a metadata file; None where there is none, or half of one, as of a run that was killed."""
+    try:
+        return read_metadata_file(io.new_input(location)).parse().table_uuid
+    except (FileNotFoundError, FormatError, ValueError):
+        return None
+
+
+@dataclass(frozen=True)
+class OtherTables:
+    """The tables around the files of one table, each folder looked at once.
+
+    Attributes:
+        io: the store's own FileIO, which lists.
+        own: the table-uuid of the table.
+    """
+
+    io: FileIO
+    own: uuid.UUID
+    _reasons: dict[tuple[str, tuple[str, ...]], str | None] = field(default_factory=dict, repr=False, compare=False)
+
+    def reason_against(self, location: str, trusted: tuple[str, ...]) -> str | None:
+        """Return why a file is another table's; None where it is not, as far as the store shows.
+
+        Args:
+            location: of a file; its spelling has one meaning.
+            trusted: folders that are the table's, by a pin or because a caller names them.
+        """
+        folder = location.rpartition("/")[0]
+        if (folder, trusted) not in self._reasons:
+            self._reasons[folder, trusted] = self._reason_in(folder, trusted)
+        return self._reasons[folder, trusted]
+
+    def _reason_in(self, folder: str, trusted: tuple[str, ...]) -> str | None:
+        folder = _without_links(folder)
+        parsed, own = ParsedLocation.of(folder), {ParsedLocation.of(_without_links(each)) for each in trusted}
+        inside = ""
+
+        for depth in range(len(parsed.names), 0, -1):
+            if replace(parsed, names=parsed.names[:depth]) in own:
+                return None
+
+            name, around = parsed.names[depth - 1], folder.rsplit("/", len(parsed.names) - depth)[0]
+            if _may_be_a_table(name, inside):
+                try:
+                    found = next(tables_at(self.io, around), None)
+                except Exception as error:  # noqa: BLE001  every store has errors of its own
+                    # Who may not look cannot know whose the file is.
+                    logger.debug("%s cannot be listed: %s", around, error)
+                    return f"may be another table's, as {around}/metadata cannot be listed ({type(error).__name__}): name the folder if not"
+
+                if found is not None:
+                    return None if found[1] == self.own else f"lies in a folder that another table uses, as {found[0]} says"
+
+            inside = name
+
+        return None
+
+
+def _may_be_a_table(name: str, inside: str) -> bool:
+    """Whether a folder may be a table's, by its name and that of the folder in it on the way to a file."""
+    # A table has thousands of partitions, and a request for each would cost more than the deletion.
+    return inside in _FOLDERS_OF_A_TABLE or _MADE_BY_A_TABLE.fullmatch(name) is None
+
+
+def _without_links(folder: str) -> str:
+    """Return a local folder as it is without links: one below the table's folder may lead to that of a table which lies there too."""
+    parsed = ParsedLocation.of(folder)
+    return os.path.realpath(parsed.local_path) if parsed.store == LOCAL else folder.rstrip("/")
