@@ -21,7 +21,8 @@ The folders say where files of the table may be deleted (files/deletion.py). So 
 write.*.path is accepted, and its folder is not, until this client sets it itself or a user accepts it. Metadata that is seen for the
 first time may have been edited before: of its folders only the location counts, and that only where the metadata file lies in the folder
 metadata of it, as the catalog says. A location that nothing confirms is pinned with a "?" at its end, which no folder has in which
-files may be deleted: the table must stay there, and nothing there is deleted.
+files may be deleted: the table must stay there, and nothing there is deleted. It stays so: every commit writes its metadata file to
+where the metadata before it says, this client's own too, so that later files confirm nothing.
 """
 
 from __future__ import annotations
@@ -471,7 +472,7 @@ def _merged(pin: TableVersion, seen: TableVersion, moved: Moves) -> TableVersion
         kek_hashes=seen.kek_hashes | pin.kek_hashes,
         heads={**vanished, **seen.heads},
         retired_keks=seen.retired_keks | pin.retired_keks | vanished_keks,
-        folders=_next_folders(pin, seen, moved),
+        folders=next_folders(pin.folders, seen, moved),
         columns=merged_columns(pin.columns, seen.columns),
     )
     if seen.metadata_location == pin.metadata_location:
@@ -498,25 +499,26 @@ def _first_folders(seen: TableVersion, moved: Moves) -> tuple[str, ...]:
     return (*confirmed, *_set_paths(seen, moved))
 
 
-def _next_folders(pin: TableVersion, seen: TableVersion, moved: Moves) -> tuple[str, ...]:
-    if not pin.folders:
+def next_folders(trusted: tuple[str, ...], seen: TableVersion, moved: Moves) -> tuple[str, ...]:
+    """Return what a pin keeps of a table's folders after a version of it.
+
+    Args:
+        trusted: what it kept before; empty where that is not known.
+        seen: the version.
+        moved: what the commit of this client moved with which it came about.
+    """
+    if not trusted:
         return _first_folders(seen, moved)
     if not seen.folders:
-        return pin.folders
-    paths = pin.folders[1:] if moved.write_paths is None else _set_paths(seen, moved, pin.folders[1:])
-    return (_next_location(pin, seen, moved), *paths)
+        return trusted
+    location = seen.folders[0] if moved.location else trusted[0]
+    paths = trusted[1:] if moved.write_paths is None else _set_paths(seen, moved, trusted[1:])
+    return (location, *paths)
 
 
 def _set_paths(seen: TableVersion, moved: Moves, trusted: Collection[str] = ()) -> Iterator[str]:
     """The folders of properties write.*.path that this client set now, and those that were trusted before and are still there."""
     return (folder for folder in seen.folders[1:] if folder in (moved.write_paths or ()) or folder in trusted)
-
-
-def _next_location(pin: TableVersion, seen: TableVersion, moved: Moves) -> str:
-    if moved.location:
-        return seen.folders[0]
-    is_confirmed_now = pin.folders[0].endswith(_UNCONFIRMED) and names_location(seen.metadata_location, seen.folders[0])
-    return seen.folders[0] if is_confirmed_now else pin.folders[0]
 
 
 def _shown(head: Head | None) -> str:
