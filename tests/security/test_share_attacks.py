@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -433,6 +435,17 @@ def test_a_record_that_somebody_writes_has_unshare_delete_no_table(
     assert before[0] - records <= files_below(folder_of(table))
     assert before[1] == files_below(folder_of(other))
     assert (len(ids(table)), len(ids(other))) == (40, 20)
+
+
+def test_a_record_that_somebody_writes_puts_no_command_into_what_unshare_advises(table: EncryptedTable) -> None:
+    hostile = "team = 'north' or team = \"$(touch /tmp/x)\"; reboot #"
+    written = shares.shared(table, row_filter="team = 'north'")
+    shares.remember_share(table, replace(written, row_filter=hostile))
+
+    advice = unshare(table, written.share_uuid).advice.partition("; then expire")[0]
+
+    words = shlex.split(advice)
+    assert words[words.index("--where") + 1] == hostile
 
 
 @pytest.mark.parametrize("moment", [-1, 2**62, 253_402_300_800_000])
