@@ -19,7 +19,7 @@ from tablecrypt import maintenance as m
 from tablecrypt.errors import ConfigurationError, KeyIdChangedError, MetadataRollbackError, TamperedFileError
 from tablecrypt_catalog import EncryptedSqlCatalog
 from tests.support.edited_metadata import put_as_next_version
-from tests.support.protected_tables import SALARY, SSN, Clients, declare, loaded, protected_table
+from tests.support.protected_tables import PEOPLE_SCHEMA, SALARY, SSN, TABLE_KEY, Clients, declare, loaded, protected_table
 from tests.support.tables import metadata_of
 
 ROWS = pa.table({"id": [1, 2], "ssn": ["SSN-0001", "SSN-0002"]})
@@ -135,3 +135,45 @@ def test_a_colleague_may_protect_more_and_show_less(both: Clients, pinned: Encry
     declare(loaded(both.payroll), ssn="hash")
     with pytest.raises(KeyIdChangedError, match="masked by hash now"):
         pinned.load_table("db.people")
+
+
+def _made_anew(analyst: EncryptedSqlCatalog) -> None:
+    analyst.drop_table("db.people")
+    analyst.create_table("db.people", PEOPLE_SCHEMA, properties={"encryption.key-id": TABLE_KEY})
+
+
+def _renamed(analyst: EncryptedSqlCatalog) -> None:
+    analyst.create_table("db.fake", PEOPLE_SCHEMA, properties={"encryption.key-id": TABLE_KEY})
+    analyst.rename_table("db.people", "db.gone")
+    analyst.rename_table("db.fake", "db.people")
+
+
+@pytest.mark.parametrize("exchange", [_made_anew, _renamed])
+def test_a_table_that_the_analyst_puts_in_the_place_of_one_with_protected_columns_gets_no_rows(
+    both: Clients, pinned: EncryptedSqlCatalog, exchange: Callable[[EncryptedSqlCatalog], None]
+) -> None:
+    before = loaded(pinned)
+    exchange(both.analyst)
+
+    for _ in range(2):
+        with pytest.raises(KeyIdChangedError, match=r"had protected columns.*forget_pin"):
+            pinned.load_table("db.people")
+    with pytest.raises((KeyIdChangedError, TamperedFileError)):
+        before.append(ROWS)
+
+    assert not both.analyst.load_table("db.people").scan().to_arrow().num_rows
+    with pytest.raises(KeyIdChangedError, match="forget_pin"):
+        pinned.accept_rollback("db.people")
+    pinned.forget_pin("db.people")
+    assert pinned.load_table("db.people").name() == ("db", "people")
+
+
+def test_a_table_with_protected_columns_that_this_client_makes_anew_itself_is_its_own(both: Clients, pinned: EncryptedSqlCatalog) -> None:
+    both.payroll.drop_table("db.people")
+    protected_table(pinned, appends=[ROWS])
+
+    assert loaded(pinned).scan().to_arrow()["ssn"].to_pylist() == ["SSN-0001", "SSN-0002"]
+    both.payroll.drop_table("db.people")
+    with pinned.create_table_transaction("db.people", PEOPLE_SCHEMA, properties={"encryption.key-id": TABLE_KEY}) as transaction:
+        transaction.append(ROWS)
+    assert len(loaded(pinned).scan().to_arrow()) == len(ROWS)
