@@ -149,7 +149,8 @@ class EncryptingCatalog(Catalog):
         """Return the table that is there, or create it.
 
         Raises:
-            ConfigurationError: a table is there, and is not encrypted with the key that `properties` name; or as `create_table`.
+            ConfigurationError: a table is there, and is not encrypted with the key that `properties` name, or does not protect the columns
+                that they do; or as `create_table`.
         """
         try:
             return checked_existing(self.load_table(identifier), properties)

@@ -177,3 +177,31 @@ def test_a_table_with_protected_columns_that_this_client_makes_anew_itself_is_it
     with pinned.create_table_transaction("db.people", PEOPLE_SCHEMA, properties={"encryption.key-id": TABLE_KEY}) as transaction:
         transaction.append(ROWS)
     assert len(loaded(pinned).scan().to_arrow()) == len(ROWS)
+
+
+MADE_BY_THE_ANALYST = {
+    "not protected": {},
+    "under a key of the clerk's": {"encryption.column-keys": "fin: ssn"},
+    "with a mask that shows values": {"encryption.column-keys": "pii: ssn", "encryption.column-mask.ssn": "truncate(64)"},
+}
+
+
+@pytest.mark.parametrize("made", MADE_BY_THE_ANALYST)
+def test_a_table_that_is_there_already_is_not_returned_for_one_with_columns_protected_better(both: Clients, made: str) -> None:
+    """Whoever may make tables made it first; who may wrap under a column's key need not be able to unwrap."""
+    protected_table(both.payroll, **{"encryption.column-keys": "", **MADE_BY_THE_ANALYST[made]})
+    asked = {"encryption.key-id": TABLE_KEY, "encryption.column-keys": "pii: ssn"}
+
+    with pytest.raises(ConfigurationError, match=r"column 'ssn' .*not returned in place of"):
+        both.payroll.create_table_if_not_exists("db.people", PEOPLE_SCHEMA, properties=asked)
+
+
+def test_a_table_that_is_there_already_and_protects_what_is_asked_for_is_returned(both: Clients) -> None:
+    asked = {"encryption.key-id": TABLE_KEY, "encryption.column-keys": "pii: ssn", "encryption.column-mask.ssn": "hash"}
+    for _ in range(2):
+        both.payroll.create_table_if_not_exists("db.people", PEOPLE_SCHEMA, properties=asked).append(ROWS)
+    # What shows less than is asked for, and protects more, is as good.
+    declare(loaded(both.payroll), "pii: ssn; fin: salary")
+    loaded(both.payroll).transaction().set_properties({"encryption.column-mask.ssn": "null"}).commit_transaction()
+    for properties in (asked, {"encryption.key-id": TABLE_KEY}, {}):
+        assert both.payroll.create_table_if_not_exists("db.people", PEOPLE_SCHEMA, properties=properties).name() == ("db", "people")
