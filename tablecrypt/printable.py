@@ -33,6 +33,16 @@ def printable(text: object) -> str:
     return "".join(_escaped(each) if unicodedata.category(each) in _HIDDEN else each for each in shown)
 
 
+def shell_word(text: str) -> str:
+    """Return text as one word of a command line that people copy from a message: what others wrote must not be a command of its own."""
+    return "'" + text.replace("'", "'\"'\"'") + "'"
+
+
+def sql_string(text: str) -> str:
+    """Return text as a string of Spark SQL, for the same purpose."""
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
 def json_printable(text: str) -> str:
     """Return JSON with such characters as JSON's escapes. They occur in strings only, so the meaning does not change."""
     return "".join(_json_escaped(each) if ord(each) > 0x7E and unicodedata.category(each) in _HIDDEN else each for each in text)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import unicodedata
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tablecrypt.printable import bytes_shown, json_printable, printable
+from tablecrypt.printable import bytes_shown, json_printable, printable, shell_word, sql_string
 
 HOSTILE = [
     "\x1b[2K\x1b[1A",
@@ -32,6 +33,21 @@ def test_nothing_that_commands_a_terminal_is_left(hostile: str) -> None:
     shown = printable(hostile)
     assert not any(unicodedata.category(each).startswith(("C", "Zl", "Zp")) for each in shown)
     assert "\\" in shown
+
+
+@given(st.text(alphabet="ab '\"\\$`;|&\n"))
+def test_a_word_of_a_command_line_is_one_word_whatever_it_says(text: str) -> None:
+    assert shlex.split(f"tablecrypt orphans --delete-below {shell_word(text)} --yes") == [
+        "tablecrypt",
+        "orphans",
+        "--delete-below",
+        text,
+        "--yes",
+    ]
+
+
+def test_a_string_of_sql_ends_at_its_end() -> None:
+    assert sql_string("a'), b('\\") == r"'a\'), b(\'\\'"
 
 
 @pytest.mark.parametrize(("length", "shown"), [(0, "0 B"), (999, "999 B"), (1000, "1 kB"), (2_345_678, "2.35 MB"), (10**18, "1e+03 PB")])

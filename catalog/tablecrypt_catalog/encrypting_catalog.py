@@ -31,7 +31,7 @@ from tablecrypt.keys.manager import KeySettings
 from tablecrypt.kms.resilient import AllowedKeys
 from tablecrypt.table.foreign_engines import location_provider
 from tablecrypt.table.metadata import EncryptedTableMetadata, encrypted_metadata, read_metadata_file
-from tablecrypt.table.protection.declaration import declared_at_creation, declares
+from tablecrypt.table.protection.declaration import declared_at_creation, declares, of_encrypted_tables_alone
 from tablecrypt.table.protection.policy import check_layout
 from tablecrypt.table.protection.tags import tagged_columns, tags_of, written_tags
 from tablecrypt.table.table import EncryptedTable, plain_tables_opened
@@ -149,7 +149,8 @@ class EncryptingCatalog(Catalog):
         """Return the table that is there, or create it.
 
         Raises:
-            ConfigurationError: a table is there, and is not encrypted with the key that `properties` name; or as `create_table`.
+            ConfigurationError: a table is there, and is not encrypted with the key that `properties` name, or does not protect the columns
+                that they do; or as `create_table`.
         """
         try:
             return checked_existing(self.load_table(identifier), properties)
@@ -236,8 +237,15 @@ class EncryptingCatalog(Catalog):
         """Return a plain table as a migration sees it: with metadata and a FileIO that encrypt, while the catalog still holds it plain.
 
         Raises:
-            ConfigurationError: the table is encrypted already, or a property cannot be used.
+            ConfigurationError: the table is encrypted already, or a property cannot be used or is none of a plain table.
         """
+        # Nothing authenticates a plain table's metadata. What somebody planted there would say how the encrypted one protects its columns:
+        # all files that were migrated would be refused, and the plain ones be gone.
+        if planted := of_encrypted_tables_alone(table.metadata.properties):
+            raise ConfigurationError(
+                f"{'.'.join(table.name())}: the plain table has the property {planted[0]}, which only encrypted tables have: somebody has "
+                "put it there, or copied it from another table. Nothing was changed. Remove it, and migrate again"
+            )
         if declares(properties) or any(name.startswith(names.COLUMN.name) for name in properties):
             raise ConfigurationError("columns are protected once a table is encrypted: migrate it, then set encryption.column-keys")
 

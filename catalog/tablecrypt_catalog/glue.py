@@ -18,12 +18,13 @@ from pyiceberg.typedef import Identifier
 from tablecrypt import properties as names
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.table.metadata import write_metadata_file
+from tablecrypt.table.table_files import folders_of
 from tablecrypt_catalog._pyiceberg.glue import GlueCatalogAdapter
 from tablecrypt_catalog.new_table import NewTable
 from tablecrypt_catalog.pinned_entries import PinnedEntries
 from tablecrypt_catalog.pins.client import PinCheck
 from tablecrypt_catalog.pins.hive import PinnedStagedTable, pinning_parameters, staged_parameters
-from tablecrypt_catalog.pins.record import creation, table_version
+from tablecrypt_catalog.pins.record import creation, moves_of, table_version
 from tablecrypt_catalog.table_encryption import encrypted_table, new_metadata
 
 
@@ -62,7 +63,8 @@ class EncryptedGlueCatalog(PinnedEntries, GlueCatalogAdapter):
         staged.metadata = metadata = new_metadata(self.properties, staged.metadata)
         file = write_metadata_file(metadata, staged.io, staged.metadata_location)
         # The entry is made with its pins in one call: between two calls other clients would load the table unpinned.
-        self.create_entry(staged, {**metadata.properties, **pinning_parameters(metadata, file)})
+        parameters = pinning_parameters(metadata, file, folders_of(metadata).folders)
+        self.create_entry(staged, {**metadata.properties, **parameters})
         seen = table_version(metadata, file.location, file.digest)
         pin_check.verify(seen, moved=creation(new.properties))
 
@@ -78,7 +80,7 @@ class EncryptedGlueCatalog(PinnedEntries, GlueCatalogAdapter):
 
         if current is None:
             self.check_holds_encrypted(identifier)
-        pins = staged_parameters(staged, current)
+        pins = staged_parameters(staged, current, moves_of(updates))
 
         # PyIceberg adds a commit's properties to the parameters that are there: one that was removed must be named to go.
         return PinnedStagedTable(staged, staged.name(), {names.DATA_KEY_LENGTH.name: "", **pins} if current is not None else pins)

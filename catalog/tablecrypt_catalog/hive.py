@@ -45,8 +45,10 @@ from thrift.transport.TTransport import TTransportException
 from tablecrypt import properties as names
 from tablecrypt.errors import KeyIdChangedError, TamperedFileError
 from tablecrypt.table.metadata import MetadataFile
+from tablecrypt.table.table_files import folders_of
 from tablecrypt_catalog.pinned_entries import PinnedEntries
 from tablecrypt_catalog.pins.hive import PinnedStagedTable, pinning_parameters, staged_parameters
+from tablecrypt_catalog.pins.record import moves_of
 
 EXPECTED_KEY: Final = "expected_parameter_key"
 EXPECTED_VALUE: Final = "expected_parameter_value"
@@ -103,7 +105,8 @@ class EncryptedHiveCatalog(PinnedEntries, HiveCatalogAdapter):
     def parameters_of_new_entry(self, table: Table) -> Mapping[str, str]:
         """Return the parameters that pin a new table."""
         metadata = self.metadata_to_write(table.metadata)
-        return pinning_parameters(metadata, MetadataFile(table.metadata_location, metadata.model_dump_json().encode()))
+        file = MetadataFile(table.metadata_location, metadata.model_dump_json().encode())
+        return pinning_parameters(metadata, file, folders_of(metadata).folders)
 
     def stage_commit(
         self, current: Table | None, identifier: Identifier, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
@@ -112,7 +115,7 @@ class EncryptedHiveCatalog(PinnedEntries, HiveCatalogAdapter):
         staged = super().stage_commit(current, identifier, requirements, updates)
         if names.KEY_ID.name not in staged.metadata.properties:
             return staged
-        return PinnedStagedTable(staged, identifier, staged_parameters(staged, current))
+        return PinnedStagedTable(staged, identifier, staged_parameters(staged, current, moves_of(updates)))
 
     def parameters_of(self, database: str, name: str) -> Mapping[str, str]:
         """Return the parameters of an entry."""

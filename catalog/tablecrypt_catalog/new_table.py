@@ -14,6 +14,7 @@ from pyiceberg.typedef import Identifier, Properties
 from tablecrypt import properties as names
 from tablecrypt.errors import ConfigurationError, TamperedFileError
 from tablecrypt.keys.column_keys import ColumnPolicy
+from tablecrypt.table.protection.declaration import declared_at_creation, declares
 from tablecrypt.table.table_files import name_of
 from tablecrypt_catalog._pyiceberg.metastore import iceberg_schema
 
@@ -51,7 +52,7 @@ class NewTable(NamedTuple):
 
 
 def checked_existing(table: Table, asked: Properties) -> Table:
-    """Return a table that was there, if it is encrypted with the key that was asked for, or none was."""
+    """Return a table that was there, if it is encrypted with the key that was asked for, or none was; and its columns likewise."""
     wanted, found = asked.get(names.KEY_ID.name), table.metadata.properties.get(names.KEY_ID.name)
     # A plain table of that name, or one under another key, would take the caller's rows.
     if wanted is not None and wanted != found:
@@ -60,4 +61,24 @@ def checked_existing(table: Table, asked: Properties) -> Table:
             "returned in place of the table that was asked for"
         )
 
+    _check_existing_columns(table, asked)
+
     return table
+
+
+def _check_existing_columns(table: Table, asked: Properties) -> None:
+    declared = {name: value for name, value in asked.items() if name == names.KEY_ID.name or declares((name,))}
+    if not declares(declared):
+        return
+
+    wanted = ColumnPolicy.from_properties(declared_at_creation(declared, table.schema()))
+    found = ColumnPolicy.from_properties(table.metadata.properties)
+    for field_id, column in wanted.columns.items():
+        now = found.columns.get(field_id)
+        # Whoever may make tables could have made this one, for the caller to write values to it that were to be protected.
+        if now is None or now.column_key_id != column.column_key_id or (now.mask.is_stored and now.mask != column.mask):
+            how = "not protected" if now is None else f"under {now.column_key_id}, masked by {now.mask}"
+            raise ConfigurationError(
+                f"{name_of(table)} is there already, with column {table.schema().find_column_name(field_id)!r} {how}, and not under "
+                f"{column.column_key_id}, masked by {column.mask}: it is not returned in place of the table that was asked for"
+            )

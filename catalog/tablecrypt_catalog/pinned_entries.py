@@ -11,8 +11,10 @@ from pyiceberg.table import StagedTable, Table
 from pyiceberg.typedef import Identifier
 
 from tablecrypt.table.metadata import EncryptedTableMetadata, MetadataFile, read_metadata_file
+from tablecrypt.table.table_files import folders_of
 from tablecrypt_catalog.encrypting_catalog import EncryptionMixin
-from tablecrypt_catalog.pins.hive import check_against_entry, pinned_columns, pinning_parameters, unpinned_metadata
+from tablecrypt_catalog.pins.hive import check_against_entry, pinned_columns, pinning_parameters, trusted_folders, unpinned_metadata
+from tablecrypt_catalog.pins.record import folders_on_first_sight
 from tablecrypt_catalog.table_encryption import UnverifiedTable, check_registration, is_encrypted
 
 
@@ -44,9 +46,9 @@ class PinnedEntries(EncryptionMixin):
         # Before anything that the metadata names is opened: an attacker who writes the storage chooses what it says.
         check_against_entry(name, metadata, file, parameters)
         io = self.load_file_io(metadata.properties, location)
-        is_vouched, columns = unpinned_metadata(parameters) is None, pinned_columns(name, parameters)
+        folders, columns = trusted_folders(name, metadata, location, parameters), pinned_columns(name, parameters)
 
-        return UnverifiedTable(self, identifier, file, io, is_vouched=is_vouched, pinned_columns=columns)
+        return UnverifiedTable(self, identifier, file, io, trusted_folders=folders, pinned_columns=columns)
 
     def register_table(self, identifier: str | Identifier, metadata_location: str, overwrite: bool = False) -> Table:
         """Register a table that exists already, encrypted or not, by its metadata file, and pin it if it is encrypted."""
@@ -60,7 +62,9 @@ class PinnedEntries(EncryptionMixin):
         self.check_holds_encrypted(identifier)
         io = self.load_file_io({}, metadata_location)
         staged = StagedTable(identifier=name, metadata=metadata, metadata_location=metadata_location, io=io, catalog=self)
-        self.create_entry(staged, pinning_parameters(metadata, file))
+        # Nobody has vouched for the file before: it may name any folder.
+        folders = folders_on_first_sight(metadata_location, folders_of(metadata).folders)
+        self.create_entry(staged, pinning_parameters(metadata, file, folders))
 
         return self.load_table(identifier)
 

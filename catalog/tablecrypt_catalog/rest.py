@@ -43,6 +43,7 @@ from tablecrypt.errors import (
     with_sentence,
 )
 from tablecrypt.files.encrypting_file_io import ReadRestrictions
+from tablecrypt.keys.manager import KeySettings
 from tablecrypt.table.metadata import EncryptedTableMetadata, check_keys, encrypted_metadata, is_encrypted_tables
 from tablecrypt.table.protection.declaring import first_declarations
 from tablecrypt.table.table import EncryptedTable
@@ -451,6 +452,12 @@ def _new_metadata(table: Table, new: NewTable) -> EncryptedTableMetadata:
     if found != asked.get(names.KEY_ID.name, found):
         raise KeyIdChangedError(
             f"{name_of(table)}: the catalog made the table with {names.KEY_ID.name} {found}, not {asked[names.KEY_ID.name]}"
+        )
+    # Each later commit is held to this length.
+    length, asked_length = (KeySettings.of(each).data_key_length for each in (metadata.properties, asked))
+    if length < asked_length:
+        raise KeyIdChangedError(
+            f"{name_of(table)}: the catalog made the table with {names.DATA_KEY_LENGTH.name} {length}, not {asked_length}"
         )
     if metadata.snapshots:
         raise TamperedFileError(metadata.location, "the catalog answered that a table was created, but with a table that has snapshots")

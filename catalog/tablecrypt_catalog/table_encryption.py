@@ -144,7 +144,7 @@ class UnverifiedTable(Table):
 
     Attributes:
         digest: of its metadata file.
-        is_vouched: whether the catalog's entry holds a hash of the metadata, with which it was compared.
+        trusted_folders: those in which its files may be deleted, as the catalog's entry says; empty where it says nothing.
         pinned_columns: the protected columns that the catalog's entry has pinned, by field id.
     """
 
@@ -155,12 +155,12 @@ class UnverifiedTable(Table):
         file: MetadataFile,
         io: FileIO,
         config: Properties = EMPTY_DICT,
-        is_vouched: bool = False,
+        trusted_folders: tuple[str, ...] = (),
         pinned_columns: Mapping[int, PinnedColumn] = NO_COLUMNS,
     ) -> None:
         super().__init__(identifier, file.parse(), file.location, io, catalog, dict(config))
         self.digest = file.digest
-        self.is_vouched = is_vouched
+        self.trusted_folders = trusted_folders
         self.pinned_columns = pinned_columns
 
 
@@ -315,7 +315,7 @@ def pinned_folders(catalog: Catalog, table: Table, pin: TableVersion | None) -> 
     Args:
         catalog: that of the table.
         table: as it was loaded, and held against the pins.
-        pin: what is trusted of it. None where the catalog's own pins are hashes: the metadata says the folders if it was compared with one.
+        pin: what is trusted of it. None where the catalog's own pins are parameters of its entry: these say the folders.
     """
     owners = OtherTables(table.io, table.metadata.table_uuid)
     if pin is not None and pin.folders:
@@ -324,11 +324,10 @@ def pinned_folders(catalog: Catalog, table: Table, pin: TableVersion | None) -> 
     if not getattr(catalog, "pin_places", ()):
         return DeletionScope(owners=owners)
 
-    folders = folders_of(table.metadata).folders
-    # Metadata that nothing was compared with is as on first sight, at each load: a client without memory cannot tell.
-    is_vouched = isinstance(table, UnverifiedTable) and table.is_vouched
-
-    return DeletionScope(folders if is_vouched else folders_on_first_sight(table.metadata_location, folders), owners=owners)
+    trusted = table.trusted_folders if isinstance(table, UnverifiedTable) else ()
+    # Without an entry that says it, metadata is as on first sight, at each load: a client without memory cannot tell.
+    folders = trusted or folders_on_first_sight(table.metadata_location, folders_of(table.metadata).folders)
+    return DeletionScope(folders, owners=owners)
 
 
 def table_file_io(

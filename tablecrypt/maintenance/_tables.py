@@ -21,6 +21,7 @@ from pyparsing import ParseBaseException
 from tablecrypt.arguments import check_name_parts, described, names_of
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.files.deletion import DeletionScope
+from tablecrypt.printable import shell_word, sql_string
 from tablecrypt.setting_kinds import nearest
 from tablecrypt.table._pyiceberg.transactions import parse_row_filter
 from tablecrypt.table.planning import FileCondition
@@ -142,8 +143,8 @@ def check_own_manifests(table: EncryptedTable, manifests: Iterable[str], manifes
             raise ConfigurationError(
                 f"{name_of(table)}: {manifest} is outside the folders of which this client knows that they are the table's, so the "
                 "snapshot and its keys may be another table's. Nothing was changed. Find out whose folder it is; if it is this table's and "
-                f"no other's, name it: manifests_below=[{folder!r}], --manifests-below '{folder}', or in SQL "
-                f"manifests_below => array('{folder}')"
+                f"no other's, name it: manifests_below=[{folder!r}], --manifests-below {shell_word(folder)}, or in SQL "
+                f"manifests_below => array({sql_string(folder)})"
             )
 
 

@@ -58,7 +58,7 @@ from tablecrypt.keys.key_ring import EncryptedKey
 from tablecrypt.keys.manager import EncryptionManager
 from tablecrypt.kms.client import KeyManagementClient
 from tablecrypt.manifests.manifest_list import share_secret_in, share_secret_text
-from tablecrypt.printable import counted
+from tablecrypt.printable import counted, shell_word, sql_string
 from tablecrypt.properties import SHARE
 from tablecrypt.table.table_files import TableFileIO, check_garbage_is_collected, name_of
 
@@ -369,7 +369,7 @@ def deleting_io(table: Table, delete_below: Iterable[str], *, break_shares: bool
         raise ConfigurationError(
             f"{name_of(table)}: only its metadata says that the table is in {location}, and no pin of this client, so nothing "
             f"there is deleted or overwritten. If it is there, and no other table is, name the folder: delete_below=[{location!r}], "
-            f"--delete-below '{location}', or in SQL delete_below => array('{location}')"
+            f"--delete-below {shell_word(location)}, or in SQL delete_below => array({sql_string(location)})"
         )
 
     return keeping_shared(table, io, break_shares=break_shares)

@@ -129,8 +129,9 @@ def test_an_answer_that_comes_after_the_pin_was_forgotten_does_not_bring_it_back
 
 
 def test_another_pinned_tables_metadata_is_refused(pins: PinFile) -> None:
-    other = replace(VERSION_1, table_uuid="uuid-2", kek_hashes=frozenset({"kek-3"}))
-    remember(pins, VERSION_1)
+    before = replace(VERSION_1, columns={})
+    other = replace(before, table_uuid="uuid-2", kek_hashes=frozenset({"kek-3"}))
+    remember(pins, before)
     remember(pins, other, ("prod", ("db", "other")))
     remember(pins, other, ("staging", ("db", "t")))
     with pytest.raises(TamperedFileError, match=r"metadata of prod\.db\.other"):

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import pytest
 
-from tablecrypt.errors import FormatError
+from tablecrypt.errors import FormatError, KeyIdChangedError
 from tablecrypt_catalog import EncryptedRestCatalog
 from tests.support.aws import AwsServer
 from tests.support.restricting_server import RestrictingServer
@@ -78,3 +78,14 @@ def test_an_answer_that_is_no_table_is_one_error(unwatched_warehouse: Path, aws:
     assert len(str(refused.value).splitlines()) == 1
     assert SECRET not in str(refused.value)
     assert refused.value.__cause__ is None
+
+
+def test_a_server_that_makes_a_table_with_shorter_keys_has_not_made_what_was_asked_for(unwatched_warehouse: Path, aws: AwsServer) -> None:
+    def edit(answer: dict[str, Any]) -> dict[str, Any]:
+        answer["metadata"]["properties"].pop("encryption.data-key-length")
+        return answer
+
+    with Edited(encrypted_sql_catalog(unwatched_warehouse, aws)) as server:
+        server.edit = edit
+        with pytest.raises(KeyIdChangedError, match="data-key-length 16, not 32"):
+            server.client(**aws.kms_properties).create_table("db.new", SCHEMA, properties={**ENCRYPTED, "encryption.data-key-length": "32"})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -177,6 +178,37 @@ def test_orphans_of_the_plain_table_are_listed(catalog: Catalog) -> None:
     result = migrate(plain, MASTER_KEY)
     assert [(each.location, each.size) for each in result.left if "does not name" in each.what] == [(f"file://{orphan}", 27)]
     orphan.unlink()
+
+
+PLANTED = {
+    "the column is another's": {"encryption.column.3.key-id": MASTER_KEY},
+    "a mask that shows values": {"encryption.column.3.key-id": MASTER_KEY, "encryption.column.3.mask": "truncate(64)"},
+    "a former key": {"encryption.column.3.former-key-id": MASTER_KEY},
+    "a declaration by name": {"encryption.column-keys": f"{MASTER_KEY}: note"},
+    "an entry": {"encryption.column-entry.00": "{}"},
+    "a share": {"encryption.share.0c9f3a52-9a4f-4a86-8f61-0d2c7f4be8a1": "{}"},
+}
+
+
+@pytest.mark.parametrize(("planted", "into"), [*((each, None) for each in PLANTED), ("an entry", "db.new")])
+def test_properties_of_encrypted_tables_that_somebody_put_into_a_plain_one_stop_it(
+    catalog_of_both: Catalog, planted: str, into: str | None
+) -> None:
+    """Nothing authenticates a plain table. They made what was migrated unreadable, once the plain files were gone."""
+    table = plain_table(catalog_of_both)
+    rows, metadata = contents(table), path_of(table.metadata_location)
+    document = json.loads(metadata.read_text(encoding="utf-8"))
+    metadata.write_text(json.dumps({**document, "properties": {**document["properties"], **PLANTED[planted]}}), encoding="utf-8")
+    before = stored(table)
+
+    with pytest.raises(ConfigurationError, match=r"plain table has the property encryption\."):
+        migrate(catalog_of_both.load_table(table.name()), MASTER_KEY, into=into)
+
+    assert stored(table) == before
+    with catalog_of_both.load_table(table.name()).transaction() as transaction:
+        transaction.remove_properties(*PLANTED[planted])
+    migrate(catalog_of_both.load_table(table.name()), MASTER_KEY, into=into)
+    assert contents(catalog_of_both.load_table(into or table.name())) == rows
 
 
 def test_checksums_that_hadoop_kept_of_plaintext_go_with_it(catalog: Catalog) -> None:

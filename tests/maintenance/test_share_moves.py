@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import uuid
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -169,6 +170,37 @@ def test_what_the_partner_has_set_for_his_table_goes_on(theirs: EncryptedTable, 
 
     assert same_rows(theirs, table)
     assert (theirs.properties["owner"], theirs.properties["gc.enabled"]) == ("somebody", "false")
+
+
+def test_further_shares_are_still_known(theirs: EncryptedTable, table: EncryptedTable, partner: Partner, aws: AwsServer) -> None:
+    third = aws.new_key()
+    keys = f"{partner.key_id},{partner.column_key_id},{third}"
+    mine = encrypted_sql_catalog(partner.home, aws, {"encryption.allowed-key-ids": keys}).load_table("db.share")
+    further = share(mine, third, f"{partner.location}-further", columns={})
+
+    accept_update(mine, updated(table, partner).metadata_location)
+
+    assert [record.share_uuid for record in live_shares(mine)] == [further.share_uuid]
+
+
+def test_a_sharer_says_neither_where_the_partners_files_go_nor_what_he_shares(table: EncryptedTable, partner: Partner) -> None:
+    invented = f"encryption.share.{uuid.uuid4()}"
+
+    class Sharer(ShareWriter):
+        def _properties(self) -> dict[str, str]:
+            elsewhere = dict.fromkeys(("write.data.path", "write.metadata.path"), "file:///elsewhere")
+            return {**super()._properties(), **elsewhere, invented: "{}"}
+
+    result = share(table, partner.key_id, partner.location, NORTH)
+    theirs = partner.register(result)
+    theirs.transaction().set_properties({"write.data.path": f"{partner.location}/mine"}).commit_transaction()
+    [record] = live_shares(table.refresh())
+    assert record.secret is not None
+    accept_update(theirs, state_of(table, result, partner.key_id, record.secret, Sharer))
+
+    found = theirs.refresh().properties
+    assert found["write.data.path"] == f"{partner.location}/mine"
+    assert not {"write.metadata.path", invented} & found.keys()
 
 
 def test_of_several_who_move_it_at_once_one_does_and_the_table_is_whole(

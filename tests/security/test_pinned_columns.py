@@ -19,7 +19,7 @@ from tablecrypt import maintenance as m
 from tablecrypt.errors import ConfigurationError, KeyIdChangedError, MetadataRollbackError, TamperedFileError
 from tablecrypt_catalog import EncryptedSqlCatalog
 from tests.support.edited_metadata import put_as_next_version
-from tests.support.protected_tables import SALARY, SSN, Clients, declare, loaded, protected_table
+from tests.support.protected_tables import PEOPLE_SCHEMA, SALARY, SSN, TABLE_KEY, Clients, declare, loaded, protected_table
 from tests.support.tables import metadata_of
 
 ROWS = pa.table({"id": [1, 2], "ssn": ["SSN-0001", "SSN-0002"]})
@@ -135,3 +135,73 @@ def test_a_colleague_may_protect_more_and_show_less(both: Clients, pinned: Encry
     declare(loaded(both.payroll), ssn="hash")
     with pytest.raises(KeyIdChangedError, match="masked by hash now"):
         pinned.load_table("db.people")
+
+
+def _made_anew(analyst: EncryptedSqlCatalog) -> None:
+    analyst.drop_table("db.people")
+    analyst.create_table("db.people", PEOPLE_SCHEMA, properties={"encryption.key-id": TABLE_KEY})
+
+
+def _renamed(analyst: EncryptedSqlCatalog) -> None:
+    analyst.create_table("db.fake", PEOPLE_SCHEMA, properties={"encryption.key-id": TABLE_KEY})
+    analyst.rename_table("db.people", "db.gone")
+    analyst.rename_table("db.fake", "db.people")
+
+
+@pytest.mark.parametrize("exchange", [_made_anew, _renamed])
+def test_a_table_that_the_analyst_puts_in_the_place_of_one_with_protected_columns_gets_no_rows(
+    both: Clients, pinned: EncryptedSqlCatalog, exchange: Callable[[EncryptedSqlCatalog], None]
+) -> None:
+    before = loaded(pinned)
+    exchange(both.analyst)
+
+    for _ in range(2):
+        with pytest.raises(KeyIdChangedError, match=r"had protected columns.*forget_pin"):
+            pinned.load_table("db.people")
+    with pytest.raises((KeyIdChangedError, TamperedFileError)):
+        before.append(ROWS)
+
+    assert not both.analyst.load_table("db.people").scan().to_arrow().num_rows
+    with pytest.raises(KeyIdChangedError, match="forget_pin"):
+        pinned.accept_rollback("db.people")
+    pinned.forget_pin("db.people")
+    assert pinned.load_table("db.people").name() == ("db", "people")
+
+
+def test_a_table_with_protected_columns_that_this_client_makes_anew_itself_is_its_own(both: Clients, pinned: EncryptedSqlCatalog) -> None:
+    both.payroll.drop_table("db.people")
+    protected_table(pinned, appends=[ROWS])
+
+    assert loaded(pinned).scan().to_arrow()["ssn"].to_pylist() == ["SSN-0001", "SSN-0002"]
+    both.payroll.drop_table("db.people")
+    with pinned.create_table_transaction("db.people", PEOPLE_SCHEMA, properties={"encryption.key-id": TABLE_KEY}) as transaction:
+        transaction.append(ROWS)
+    assert len(loaded(pinned).scan().to_arrow()) == len(ROWS)
+
+
+MADE_BY_THE_ANALYST = {
+    "not protected": {},
+    "under a key of the clerk's": {"encryption.column-keys": "fin: ssn"},
+    "with a mask that shows values": {"encryption.column-keys": "pii: ssn", "encryption.column-mask.ssn": "truncate(64)"},
+}
+
+
+@pytest.mark.parametrize("made", MADE_BY_THE_ANALYST)
+def test_a_table_that_is_there_already_is_not_returned_for_one_with_columns_protected_better(both: Clients, made: str) -> None:
+    """Whoever may make tables made it first; who may wrap under a column's key need not be able to unwrap."""
+    protected_table(both.payroll, **{"encryption.column-keys": "", **MADE_BY_THE_ANALYST[made]})
+    asked = {"encryption.key-id": TABLE_KEY, "encryption.column-keys": "pii: ssn"}
+
+    with pytest.raises(ConfigurationError, match=r"column 'ssn' .*not returned in place of"):
+        both.payroll.create_table_if_not_exists("db.people", PEOPLE_SCHEMA, properties=asked)
+
+
+def test_a_table_that_is_there_already_and_protects_what_is_asked_for_is_returned(both: Clients) -> None:
+    asked = {"encryption.key-id": TABLE_KEY, "encryption.column-keys": "pii: ssn", "encryption.column-mask.ssn": "hash"}
+    for _ in range(2):
+        both.payroll.create_table_if_not_exists("db.people", PEOPLE_SCHEMA, properties=asked).append(ROWS)
+    # What shows less than is asked for, and protects more, is as good.
+    declare(loaded(both.payroll), "pii: ssn; fin: salary")
+    loaded(both.payroll).transaction().set_properties({"encryption.column-mask.ssn": "null"}).commit_transaction()
+    for properties in (asked, {"encryption.key-id": TABLE_KEY}, {}):
+        assert both.payroll.create_table_if_not_exists("db.people", PEOPLE_SCHEMA, properties=properties).name() == ("db", "people")

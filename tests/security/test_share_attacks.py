@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -36,7 +38,7 @@ from tablecrypt.maintenance.columns.footers import FooterWork, inspect_hidden_co
 from tablecrypt.maintenance.expiry import expire_snapshots
 from tablecrypt.maintenance.reachable import FileKind, ReachableFile, reachable_files
 from tablecrypt.maintenance.sharing.acceptance import accept
-from tablecrypt.maintenance.sharing.records import live_shares
+from tablecrypt.maintenance.sharing.records import live_shares, remember_share
 from tablecrypt.maintenance.sharing.sealing import create_key_pair
 from tablecrypt.manifests.records import key_metadata_of
 from tablecrypt.table.protection.policy import column_keys
@@ -433,6 +435,17 @@ def test_a_record_that_somebody_writes_has_unshare_delete_no_table(
     assert before[0] - records <= files_below(folder_of(table))
     assert before[1] == files_below(folder_of(other))
     assert (len(ids(table)), len(ids(other))) == (40, 20)
+
+
+def test_a_record_that_somebody_writes_puts_no_command_into_what_unshare_advises(table: EncryptedTable) -> None:
+    hostile = "team = 'north' or team = \"$(touch /tmp/x)\"; reboot #"
+    written = shares.shared(table, row_filter="team = 'north'")
+    remember_share(table, replace(written, row_filter=hostile))
+
+    advice = unshare(table, written.share_uuid).advice.partition("; then expire")[0]
+
+    words = shlex.split(advice)
+    assert words[words.index("--where") + 1] == hostile
 
 
 @pytest.mark.parametrize("moment", [-1, 2**62, 253_402_300_800_000])

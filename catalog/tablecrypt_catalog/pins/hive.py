@@ -5,11 +5,15 @@
     metadata_hash                 what canonical_metadata.metadata_hash gives for the metadata file; absent or empty: not compared
     tablecrypt.metadata-sha256    SHA-256 (hexadecimal) of the metadata file's uncompressed JSON, a blank, and where that file is
     tablecrypt.protected-columns  the protected columns, as protected_columns.py stores them; absent in entries of before: not known
+    tablecrypt.folders            the folders in which files may be deleted, as record.py says, in JSON; absent in entries of before
 
-Iceberg Java writes the first three and refuses a table whose metadata contradicts them. It does not know the other two, and leaves them as
-they are when it commits. So the last one says what a commit of tablecrypt has left: it reveals a protection that another engine has
-made weaker, and so do the names that columns had. The hash of the bytes counts only for the file that it names. It holds where Java's
-hash is none, because Java's own form depends on its version (a default of type double, for one), and for what Java's form leaves out.
+Iceberg Java writes the first three and refuses a table whose metadata contradicts them. It does not know the others, and leaves them as
+they are when it commits. So the last two say what a commit of tablecrypt has left. The columns reveal a protection that another engine
+has made weaker, and so do the names that columns had. The folders are those that a client of tablecrypt has set: a hash vouches for
+metadata since it is in the entry, and not for what the file said before that, which anybody may have edited before it was registered.
+In an entry without them, all that metadata with a hash names count. The hash of the bytes counts only for the file that it names. It holds
+where Java's hash is none, because Java's own form depends on its version (a default of type double, for one), and for what Java's form
+leaves out.
 
 metadata.json is plaintext, and everybody who can write to the storage can edit it; these parameters change only for those who can write
 to the metastore too. An entry without any hash of the current file pins less than it should: that is logged, and a finding of an audit.
@@ -18,20 +22,22 @@ Pure: metadata and parameters in, an error or nothing out.
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Mapping
 from typing import Final
 
+from pydantic import TypeAdapter, ValidationError
 from pyiceberg.catalog import METADATA_LOCATION
 from pyiceberg.table import StagedTable, Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.typedef import Identifier
 
 from tablecrypt import properties as names
-from tablecrypt.errors import KeyIdChangedError, TamperedFileError
+from tablecrypt.errors import FormatError, KeyIdChangedError, TamperedFileError
 from tablecrypt.table.canonical_metadata import hash_of, metadata_hash
 from tablecrypt.table.metadata import EncryptedTableMetadata, MetadataFile, has_encryption_traces
-from tablecrypt.table.table_files import name_of
+from tablecrypt.table.table_files import folders_of, name_of
 from tablecrypt_catalog.pins.protected_columns import (
     PinnedColumn,
     columns_as_text,
@@ -42,11 +48,14 @@ from tablecrypt_catalog.pins.protected_columns import (
     taken,
     weaker,
 )
+from tablecrypt_catalog.pins.record import Moves, folders_on_first_sight, next_folders, table_version
 from tablecrypt_catalog.table_encryption import NO_COLUMNS, UnverifiedTable
 
 METADATA_HASH: Final = "metadata_hash"
 DOCUMENT_HASH: Final = "tablecrypt.metadata-sha256"
 PROTECTED_COLUMNS: Final = "tablecrypt.protected-columns"
+FOLDERS: Final = "tablecrypt.folders"
+_FOLDERS: Final = TypeAdapter(tuple[str, ...])
 
 logger = logging.getLogger(__name__)
 
@@ -64,7 +73,9 @@ class PinnedStagedTable(StagedTable):
         return {**super().properties, **self._parameters}
 
 
-def pinning_parameters(metadata: TableMetadata, file: MetadataFile, pinned: Mapping[int, PinnedColumn] = NO_COLUMNS) -> dict[str, str]:
+def pinning_parameters(
+    metadata: TableMetadata, file: MetadataFile, folders: tuple[str, ...], pinned: Mapping[int, PinnedColumn] = NO_COLUMNS
+) -> dict[str, str]:
     """Return the parameters that pin an encrypted table's metadata, which is in `file`; none for any other table.
 
     Java's hash is empty where Java's own form depends on its version: Java takes that for no hash, and puts its own there when it commits.
@@ -72,6 +83,7 @@ def pinning_parameters(metadata: TableMetadata, file: MetadataFile, pinned: Mapp
     Args:
         metadata: the table's.
         file: holds it.
+        folders: those in which the table's files may be deleted.
         pinned: the protected columns that the entry has pinned before.
     """
     if names.KEY_ID.name not in metadata.properties:
@@ -82,24 +94,30 @@ def pinning_parameters(metadata: TableMetadata, file: MetadataFile, pinned: Mapp
     columns = columns_as_text(merged_columns(pinned, columns_of(metadata)))
     hashes = {METADATA_HASH: metadata_hash(file.content) or "", DOCUMENT_HASH: f"{file.digest} {file.location}"}
 
-    return {**said, **hashes, PROTECTED_COLUMNS: columns}
+    return {**said, **hashes, PROTECTED_COLUMNS: columns, FOLDERS: json.dumps(folders)}
 
 
-def staged_parameters(staged: StagedTable, before: Table | None) -> dict[str, str]:
+def staged_parameters(staged: StagedTable, before: Table | None, moved: Moves) -> dict[str, str]:
     """Return the parameters that pin the metadata that a commit is about to write.
 
     Args:
         staged: what the commit leaves.
         before: what it is based on; None for a new table.
+        moved: what the commit moves.
 
     Raises:
         KeyIdChangedError: a column takes the name of a protected one, as the entry knows it.
     """
     pinned = before.pinned_columns if isinstance(before, UnverifiedTable) else NO_COLUMNS
+    trusted = before.trusted_folders if isinstance(before, UnverifiedTable) else ()
     name = name_of(staged)
     if (found := taken(pinned, columns_of(staged.metadata), leaves_of(staged.metadata))) is not None:
         raise _weaker_than_pinned(name, found, staged.metadata_location)
-    return pinning_parameters(staged.metadata, MetadataFile(staged.metadata_location, staged.metadata.model_dump_json().encode()), pinned)
+    file = MetadataFile(staged.metadata_location, staged.metadata.model_dump_json().encode())
+    # Whoever makes a table says where it lies.
+    own = folders_of(staged.metadata).folders
+    folders = own if before is None else next_folders(trusted, table_version(staged.metadata, staged.metadata_location, None), moved)
+    return pinning_parameters(staged.metadata, file, folders, pinned)
 
 
 def pinned_columns(name: str, parameters: Mapping[str, str]) -> Mapping[int, PinnedColumn]:
@@ -109,6 +127,25 @@ def pinned_columns(name: str, parameters: Mapping[str, str]) -> Mapping[int, Pin
         FormatError: the parameter cannot be read.
     """
     return columns_from_text(parameters.get(PROTECTED_COLUMNS), f"{name}: the parameter {PROTECTED_COLUMNS} of its entry in the metastore")
+
+
+def trusted_folders(name: str, metadata: TableMetadata, metadata_location: str, parameters: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the folders in which the files of a table may be deleted, as its entry says.
+
+    Raises:
+        FormatError: the parameter cannot be read.
+    """
+    text = parameters.get(FOLDERS)
+    if text is None:
+        folders = folders_of(metadata).folders
+        return folders if unpinned_metadata(parameters) is None else folders_on_first_sight(metadata_location, folders)
+
+    try:
+        return _FOLDERS.validate_json(text)
+    except ValidationError as error:
+        raise FormatError(
+            f"{name}: the parameter {FOLDERS} of its entry in the metastore cannot be read: register the table again"
+        ) from error
 
 
 def unpinned_metadata(parameters: Mapping[str, str]) -> str | None:

@@ -21,7 +21,8 @@ The folders say where files of the table may be deleted (files/deletion.py). So 
 write.*.path is accepted, and its folder is not, until this client sets it itself or a user accepts it. Metadata that is seen for the
 first time may have been edited before: of its folders only the location counts, and that only where the metadata file lies in the folder
 metadata of it, as the catalog says. A location that nothing confirms is pinned with a "?" at its end, which no folder has in which
-files may be deleted: the table must stay there, and nothing there is deleted.
+files may be deleted: the table must stay there, and nothing there is deleted. It stays so: every commit writes its metadata file to
+where the metadata before it says, this client's own too, so that later files confirm nothing.
 """
 
 from __future__ import annotations
@@ -271,8 +272,10 @@ class TrustedTable:
         2. An identifier that was encrypted is never accepted as plaintext, whatever table it names now.
         3. encryption.key-id never changes, not even with another table-uuid.
         4. Another table-uuid is a new table, and its pin starts afresh, unless
-           a. it is pinned under another identifier of the catalog: then the catalog answered with that table, or
-           b. it holds a KEK of the pinned table: then it is that table in disguise. Nobody without the master key can wrap its KEK again.
+           a. it is pinned under another identifier of the catalog: then the catalog answered with that table;
+           b. it holds a KEK of the pinned table: then it is that table in disguise. Nobody without the master key can wrap its KEK again;
+           c. or the pinned table has protected columns, and this client has not made the new one: whoever may make tables would otherwise
+              have this client write these columns to one that does not protect them.
         5. encryption.data-key-length never shrinks.
         6. The metadata at the pinned location has the pinned hash.
         7. last-sequence-number never shrinks.
@@ -301,11 +304,11 @@ class TrustedTable:
             moved: what the commit of this client moved with which the version came about.
 
         Raises:
-            KeyIdChangedError: rules 2, 3, 5 and 12.
-            TamperedFileError: rules 4, 6, 10 and 11.
+            KeyIdChangedError: rules 2, 3, 4c, 5 and 12.
+            TamperedFileError: rules 4a, 4b, 6, 10 and 11.
             MetadataRollbackError: rules 7 to 9.
         """
-        pin = self._pin_of_the_same_table(seen, pinned_as)
+        pin = self._pin_of_the_same_table(seen, pinned_as, moved)
         if pin is None:
             return None if seen.table_key_id is None else replace(seen, folders=_first_folders(seen, moved))
 
@@ -332,7 +335,7 @@ class TrustedTable:
         retired = (seen.retired_keks | pin.retired_keks) - seen.wrapping_keks
         return replace(seen, kek_hashes=seen.kek_hashes | pin.kek_hashes, retired_keks=retired)
 
-    def _pin_of_the_same_table(self, seen: TableVersion, pinned_as: str | None) -> TableVersion | None:
+    def _pin_of_the_same_table(self, seen: TableVersion, pinned_as: str | None, moved: Moves = NO_MOVES) -> TableVersion | None:
         """Check rules 1 to 5; return the pin if it is that of the table that was seen."""
         pin = self.pin
         if pin is None:
@@ -342,7 +345,7 @@ class TrustedTable:
             self.refuse_plaintext()
         self._check_key_id(pin, seen)
         if seen.table_uuid != pin.table_uuid:
-            self._check_is_new_table(pin, seen, pinned_as)
+            self._check_is_new_table(pin, seen, pinned_as, moved)
             return None
 
         self._check_data_key_length(pin, seen)
@@ -368,7 +371,7 @@ class TrustedTable:
                 "If the table was created again on purpose, forget its pin: catalog.forget_pin(identifier)"
             )
 
-    def _check_is_new_table(self, pin: TableVersion, seen: TableVersion, pinned_as: str | None) -> None:
+    def _check_is_new_table(self, pin: TableVersion, seen: TableVersion, pinned_as: str | None, moved: Moves) -> None:
         if pinned_as is not None:
             raise TamperedFileError(
                 seen.metadata_location,
@@ -380,6 +383,14 @@ class TrustedTable:
             raise TamperedFileError(
                 seen.metadata_location,
                 f"{self.name}: table-uuid is {seen.table_uuid}, but the metadata holds the keys of table {pin.table_uuid}. {_TO_FORGET}",
+            )
+
+        # Who makes a table says where it lies: then it is this client's own.
+        if pin.columns and not moved.location:
+            raise KeyIdChangedError(
+                f"{self.name} is another table now, {seen.table_uuid} in {seen.metadata_location}, and table {pin.table_uuid}, which this "
+                "client saw before, had protected columns. If it was dropped and created again on purpose, and the new one protects "
+                "what it should, forget its pin: catalog.forget_pin(identifier)"
             )
 
     def _check_data_key_length(self, pin: TableVersion, seen: TableVersion) -> None:
@@ -471,7 +482,7 @@ def _merged(pin: TableVersion, seen: TableVersion, moved: Moves) -> TableVersion
         kek_hashes=seen.kek_hashes | pin.kek_hashes,
         heads={**vanished, **seen.heads},
         retired_keks=seen.retired_keks | pin.retired_keks | vanished_keks,
-        folders=_next_folders(pin, seen, moved),
+        folders=next_folders(pin.folders, seen, moved),
         columns=merged_columns(pin.columns, seen.columns),
     )
     if seen.metadata_location == pin.metadata_location:
@@ -498,25 +509,26 @@ def _first_folders(seen: TableVersion, moved: Moves) -> tuple[str, ...]:
     return (*confirmed, *_set_paths(seen, moved))
 
 
-def _next_folders(pin: TableVersion, seen: TableVersion, moved: Moves) -> tuple[str, ...]:
-    if not pin.folders:
+def next_folders(trusted: tuple[str, ...], seen: TableVersion, moved: Moves) -> tuple[str, ...]:
+    """Return what a pin keeps of a table's folders after a version of it.
+
+    Args:
+        trusted: what it kept before; empty where that is not known.
+        seen: the version.
+        moved: what the commit of this client moved with which it came about.
+    """
+    if not trusted:
         return _first_folders(seen, moved)
     if not seen.folders:
-        return pin.folders
-    paths = pin.folders[1:] if moved.write_paths is None else _set_paths(seen, moved, pin.folders[1:])
-    return (_next_location(pin, seen, moved), *paths)
+        return trusted
+    location = seen.folders[0] if moved.location else trusted[0]
+    paths = trusted[1:] if moved.write_paths is None else _set_paths(seen, moved, trusted[1:])
+    return (location, *paths)
 
 
 def _set_paths(seen: TableVersion, moved: Moves, trusted: Collection[str] = ()) -> Iterator[str]:
     """The folders of properties write.*.path that this client set now, and those that were trusted before and are still there."""
     return (folder for folder in seen.folders[1:] if folder in (moved.write_paths or ()) or folder in trusted)
-
-
-def _next_location(pin: TableVersion, seen: TableVersion, moved: Moves) -> str:
-    if moved.location:
-        return seen.folders[0]
-    is_confirmed_now = pin.folders[0].endswith(_UNCONFIRMED) and names_location(seen.metadata_location, seen.folders[0])
-    return seen.folders[0] if is_confirmed_now else pin.folders[0]
 
 
 def _shown(head: Head | None) -> str:

@@ -34,7 +34,7 @@ from tablecrypt.printable import json_fields, shown
 from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata, check_metadata_location, read_metadata_file
 from tablecrypt.table.other_tables import tables_at
 from tablecrypt.table.table import EncryptedTable
-from tablecrypt.table.table_files import TableFileIO
+from tablecrypt.table.table_files import WRITE_PATHS, TableFileIO
 
 
 @dataclass(frozen=True)
@@ -159,8 +159,9 @@ class SharedState:
         if self.is_sealed:
             state = self.accepted(table.io, Place(location.rstrip("/"), state.table_uuid, uuid.uuid4()), opened)
         # What he has set for his table himself goes on; what protects it is the state's.
-        his = {name: value for name, value in table.metadata.properties.items() if not name.startswith("encryption.")}
-        return state.model_copy(update={"location": location, "properties": {**his, **state.properties}})
+        his = {name: value for name, value in table.metadata.properties.items() if _is_his(name) or not name.startswith("encryption.")}
+        theirs = {name: value for name, value in state.properties.items() if not _is_his(name)}
+        return state.model_copy(update={"location": location, "properties": {**his, **theirs}})
 
     def accepted(self, io: TableFileIO, place: Place, opened: ManifestList) -> EncryptedTableMetadata:
         """Write a list of the same manifests under a master key of the partner's, and return the metadata that names it.
@@ -185,3 +186,9 @@ class SharedState:
                 "encryption_keys": list(wrapped.added),
             }
         )
+
+
+def _is_his(name: str) -> bool:
+    # Where his files go, and to whom he shares the table further, a sharer does not say. Without its record a further share would live on,
+    # unknown to what deletes and shreds.
+    return name in WRITE_PATHS or name.startswith(names.SHARE.name)

@@ -14,6 +14,7 @@ A DEK that was given is given: the partner, or whoever had his key, may hold it,
 from __future__ import annotations
 
 import datetime as dt
+import shlex
 from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, Final
@@ -29,7 +30,7 @@ from tablecrypt.maintenance._tables import reload
 from tablecrypt.maintenance.progress import OperationResult
 from tablecrypt.maintenance.sharing.records import ShareRecord, forget_share
 from tablecrypt.maintenance.sharing.states import States, check_place
-from tablecrypt.printable import counted, shown
+from tablecrypt.printable import counted, shell_word, shown
 from tablecrypt.table.shares import named_records, read_record, readable_shares, said_of_shares
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import TableFileIO, name_of
@@ -185,10 +186,11 @@ def _advice(table: EncryptedTable, record: ShareRecord, dry_run: bool) -> str:
         chosen = f"--shared-with {record.share_uuid} now, before it ends"
     else:
         # Of a filter by a protected column the values are not remembered: then the files are all that tells.
-        where = f'--where "{record.row_filter}" ' if record.row_filter and "?" not in record.row_filter else ""
+        # Whoever has the table's key can write a record, and people copy the command.
+        where = f"--where {shell_word(record.row_filter)} " if record.row_filter and "?" not in record.row_filter else ""
         moment = dt.datetime.now(dt.UTC).isoformat(timespec="seconds")
         chosen = f"{where}--older-than {moment} (in Python, exactly these files: reencrypt(table, files=unshared.files))"
-    return f"tablecrypt reencrypt {name} {chosen}; then expire the snapshots that name the old files, and remove orphans"
+    return f"tablecrypt reencrypt {shlex.quote(name)} {chosen}; then expire the snapshots that name the old files, and remove orphans"
 
 
 def _deleted(result: Unshared, states: States, own: Collection[str]) -> Unshared:

@@ -82,6 +82,12 @@ def declares(properties: Iterable[str]) -> bool:
     return any(name in (DECLARED_KEYS, names.COLUMN_TAGS.name) or _is_consumed(name) for name in properties)
 
 
+def of_encrypted_tables_alone(properties: Iterable[str]) -> list[str]:
+    """Return those names of properties that say how a table protects its columns, or what it shares. No plain table has one."""
+    prefixes = (COLUMN_PREFIX, names.SHARE.name)
+    return sorted(name for name in properties if name.startswith(prefixes) or is_kept_by_commits(name) or _is_consumed(name))
+
+
 def _is_consumed(name: str) -> bool:
     """Whether a property is turned into others, and not stored itself."""
     return name == DECLARED_KEYS or name.startswith(DECLARED_MASK_PREFIX)
