@@ -442,17 +442,28 @@ class EncryptionMixin(EncryptingCatalog, MetastoreCatalogAdapter):
     def stage_commit(
         self, current: Table | None, identifier: Identifier, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
     ) -> StagedTable:
-        """Return the table as a commit will leave it, after checking what must hold for every commit to an encrypted table."""
+        """Return the table as a commit will leave it, on the base that PyIceberg's catalog has loaded."""
+        if current is not None:
+            # The base of a commit is checked like a load: a commit on edited metadata would make the edit authentic.
+            current = opened_table(self, current, self.client_pins.begin_check(identifier).verify_base)
+        return self.stage_on(current, identifier, requirements, updates)
+
+    def stage_on(
+        self, current: Table | None, identifier: Identifier, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
+    ) -> StagedTable:
+        """Return the table as a commit will leave it, after checking what must hold for every commit to an encrypted table.
+
+        Args:
+            current: what the commit is based on, checked like a load; None for a new table.
+            identifier, requirements, updates: the commit's.
+        """
         check_updates(self.client_properties, identifier, updates)
         if current is None and any(isinstance(update, UpgradeToVersion3Update) for update in updates):
             return self._stage_creation(identifier, requirements, updates)
 
-        if current is not None:
-            # The base of a commit is checked like a load: a commit on edited metadata would make the edit authentic.
-            current = opened_table(self, current, self.client_pins.begin_check(identifier).verify_base)
         staged = self.stage_as_pyiceberg(current, identifier, requirements, with_copies(current.metadata if current else None, updates))
 
-        if isinstance(current, EncryptedTable):
+        if current is not None and isinstance(current.metadata, EncryptedTableMetadata):
             check_commit(current.metadata, staged.metadata)
             base, after = (table_version(each.metadata, each.metadata_location, None) for each in (current, staged))
             TrustedTable(".".join(identifier), base).verify_update(after, moved=moves_of(updates))

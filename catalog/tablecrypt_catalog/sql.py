@@ -36,6 +36,7 @@ from tablecrypt_catalog._pyiceberg.sql import ROWS, SqlCatalogAdapter
 from tablecrypt_catalog.encrypting_catalog import EncryptionMixin
 from tablecrypt_catalog.new_table import NewTable
 from tablecrypt_catalog.pins.client import PinCheck
+from tablecrypt_catalog.pins.proven_heads import Proof
 from tablecrypt_catalog.pins.record import NO_MOVES, Moves, TableVersion, TrustedTable, creation, moves_of, table_version
 from tablecrypt_catalog.pins.sql import (
     PIN_COLUMNS,
@@ -52,6 +53,7 @@ from tablecrypt_catalog.pins.sql import (
 )
 from tablecrypt_catalog.table_encryption import (
     UnverifiedTable,
+    base_of_commit,
     check_metadata,
     check_new_name,
     check_registration,
@@ -133,7 +135,7 @@ class EncryptedSqlCatalog(EncryptionMixin, SqlCatalogAdapter):
         pin_check = self.client_pins.begin_check(identifier)
         pin, loaded, seen = self._found(identifier)
         verified = self._verified(identifier, pin, seen)
-        proof = proof_of_heads(loaded.metadata, lambda: loaded.io, lambda: self.client_properties)
+        proof = self._proof_of(loaded)
         # Proven only where the pin would move: to open manifest lists takes the KMS and requests to the store.
         if verified is not None and verified != pin and (proven := proof(pin, seen)) is not None:
             self._adopt(identifier, pin, self._verified(identifier, pin, proven))
@@ -195,7 +197,7 @@ class EncryptedSqlCatalog(EncryptionMixin, SqlCatalogAdapter):
         pin_check = self.client_pins.begin_check(identifier)
         file = read_metadata_file(file_io_for(self.properties, metadata_location).new_input(metadata_location))
         loaded, seen = self._loaded(identifier, file)
-        proof = proof_of_heads(loaded.metadata, lambda: loaded.io, lambda: self.client_properties)
+        proof = self._proof_of(loaded)
         with Session(self.engine) as session:
             before = find_pin(session, self.name, self.names(identifier))
         # Before the transaction: it reads the table's storage.
@@ -273,8 +275,8 @@ class EncryptedSqlCatalog(EncryptionMixin, SqlCatalogAdapter):
             return super().commit_table(table, requirements, updates)
 
         pin_check = self.client_pins.begin_check(table.name())
-        current = self._current(table.name())
-        staged = self.stage_commit(current, table.name(), requirements, updates)
+        current = self._current(table.name(), pin_check)
+        staged = self.stage_on(current, table.name(), requirements, updates)
         if current is not None and staged.metadata == current.metadata:
             return CommitTableResponse(metadata=current.metadata, metadata_location=current.metadata_location)
 
@@ -292,11 +294,21 @@ class EncryptedSqlCatalog(EncryptionMixin, SqlCatalogAdapter):
             _keep(file, metadata)
         return CommitTableResponse(metadata=staged.metadata, metadata_location=staged.metadata_location)
 
-    def _current(self, identifier: Identifier) -> Table | None:
+    def _current(self, identifier: Identifier, pin_check: PinCheck) -> Table | None:
+        """Return the base of a commit, held against all pins. Those in the database move with the commit, in its transaction."""
         try:
-            return self.load_table(identifier)
+            pin, loaded, seen = self._found(identifier)
         except NoSuchTableError:
             return None
+
+        # A commit on edited metadata would make the edit authentic.
+        self._verified(identifier, pin, seen)
+        pin_check.verify(seen, self._proof_of(loaded))
+
+        return base_of_commit(self, loaded)
+
+    def _proof_of(self, loaded: UnverifiedTable) -> Proof:
+        return proof_of_heads(loaded.metadata, lambda: loaded.io, lambda: self.client_properties)
 
     def _found(self, identifier: str | Identifier) -> tuple[TableVersion | None, UnverifiedTable, TableVersion]:
         location, pin = self._location_and_pin(identifier)

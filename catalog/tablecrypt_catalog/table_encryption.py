@@ -233,6 +233,12 @@ def table_from_metadata(catalog: Catalog, loaded: UnverifiedTable, pin: TableVer
     return Table(identifier, metadata, loaded.metadata_location, loaded.io, catalog, dict(loaded.config))
 
 
+def base_of_commit(catalog: Catalog, loaded: UnverifiedTable) -> Table:
+    """Return what a commit is based on, once it was held against the pins. An encrypted table gets no key: its metadata is all it takes."""
+    is_ours = isinstance(loaded.metadata, EncryptedTableMetadata) and is_encrypted(table_identifier(loaded), loaded.metadata)
+    return loaded if is_ours else table_from_metadata(catalog, loaded)
+
+
 def is_encrypted(identifier: Identifier, metadata: EncryptedTableMetadata) -> bool:
     """Whether version 3 metadata is that of an encrypted table.
 
