@@ -54,7 +54,7 @@ from tablecrypt.table.planning.missing_main import cut_off_head, described
 from tablecrypt.table.protection.declaration import check_master_keys
 from tablecrypt.table.protection.declaring import first_declarations
 from tablecrypt.table.table import EncryptedTable, are_plain_tables_opened
-from tablecrypt.table.table_files import TableFileIO, folders_of
+from tablecrypt.table.table_files import TableFileIO, folders_named, folders_of
 from tablecrypt.table.updates import AddEncryptionKeyUpdate, check_icebergs_properties, check_name_mapping, with_copies
 from tablecrypt_catalog.pins.protected_columns import PinnedColumn
 from tablecrypt_catalog.pins.proven_heads import Proof, ProvenHeads
@@ -328,7 +328,7 @@ def pinned_folders(catalog: Catalog, table: Table, pin: TableVersion | None) -> 
     if not getattr(catalog, "pin_places", ()):
         return NOTHING
 
-    folders = folders_of(table.metadata).folders
+    folders = folders_named(table.metadata)
     # Metadata that nothing was compared with is as on first sight, at each load: a client without memory cannot tell.
     is_vouched = isinstance(table, UnverifiedTable) and table.is_vouched
 
