@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, SupportsIndex, cast
 
 from pyiceberg.catalog import Catalog, MetastoreCatalog, PropertiesUpdateSummary
 from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError, TableAlreadyExistsError
+from pyiceberg.io import FileIO
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import CommitTableResponse, CreateTableTransaction, StagedTable, Table
@@ -26,6 +27,7 @@ from pyiceberg.typedef import EMPTY_DICT, Identifier, Properties
 from tablecrypt import properties as names
 from tablecrypt.arguments import check_text
 from tablecrypt.errors import ConfigurationError, TablecryptError
+from tablecrypt.files.stores import file_io_for
 from tablecrypt.keys.column_keys import ColumnPolicy
 from tablecrypt.keys.manager import KeySettings
 from tablecrypt.kms.resilient import AllowedKeys
@@ -366,6 +368,24 @@ class EncryptingCatalog(Catalog):
 class EncryptionMixin(EncryptingCatalog, MetastoreCatalogAdapter):
     """What an encrypting catalog does differently from the PyIceberg catalog that follows it in the method resolution order."""
 
+    @property
+    def client_properties(self) -> Properties:
+        """What this client says of the catalog. No catalog of this kind has properties that come from elsewhere."""
+        return self.properties
+
+    def load_file_io(self, properties: Properties, location: str) -> FileIO:
+        """Return the FileIO for a location, made of the client's properties alone.
+
+        Args:
+            properties: those of a table. They say nothing about its FileIO.
+            location: of a file.
+
+        Raises:
+            ConfigurationError: the table's properties name code to import, or no FileIO reads the location.
+        """
+        names.check_table_properties(location, properties, self.properties)
+        return file_io_for(self.properties, location)
+
     def load_table(self, identifier: str | Identifier) -> Table:
         """Load a table. If it has encryption.key-id, it is an EncryptedTable.
 
@@ -450,26 +470,60 @@ class EncryptionMixin(EncryptingCatalog, MetastoreCatalogAdapter):
     def stage_commit(
         self, current: Table | None, identifier: Identifier, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
     ) -> StagedTable:
-        """Return the table as a commit will leave it, after checking what must hold for every commit to an encrypted table."""
+        """Return the table as a commit will leave it, on the base that PyIceberg's catalog has loaded."""
+        if current is not None:
+            # The base of a commit is checked like a load: a commit on edited metadata would make the edit authentic.
+            current = opened_table(self, current, self.client_pins.begin_check(identifier).verify_base)
+        return self.stage_on(current, identifier, requirements, updates)
+
+    def stage_on(
+        self, current: Table | None, identifier: Identifier, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
+    ) -> StagedTable:
+        """Return the table as a commit will leave it, after checking what must hold for every commit to an encrypted table.
+
+        Args:
+            current: what the commit is based on, checked like a load; None for a new table.
+            identifier, requirements, updates: the commit's.
+        """
         check_updates(self.client_properties, identifier, updates)
         if current is None and any(isinstance(update, UpgradeToVersion3Update) for update in updates):
             return self._stage_creation(identifier, requirements, updates)
 
-        if current is not None:
-            # The base of a commit is checked like a load: a commit on edited metadata would make the edit authentic.
-            current = opened_table(self, current, self.client_pins.begin_check(identifier).verify_base)
-        staged = self.stage_as_pyiceberg(current, identifier, requirements, with_copies(current.metadata if current else None, updates))
+        if current is not None and isinstance(current.metadata, EncryptedTableMetadata):
+            return self._stage_change(current, identifier, requirements, updates)
 
-        if isinstance(current, EncryptedTable):
-            check_commit(current.metadata, staged.metadata)
-            base, after = (table_version(each.metadata, each.metadata_location, None) for each in (current, staged))
-            TrustedTable(".".join(identifier), base).verify_update(after, moved=moves_of(updates))
-        elif isinstance(staged.metadata, EncryptedTableMetadata):
+        staged = self.stage_as_pyiceberg(current, identifier, requirements, with_copies(current.metadata if current else None, updates))
+        if isinstance(staged.metadata, EncryptedTableMetadata):
             check_migration(staged.metadata)
         else:
             refuse_plain_table(self.client_properties, identifier, staged.metadata)
 
         return staged
+
+    def _stage_change(
+        self, base: Table, identifier: Identifier, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
+    ) -> StagedTable:
+        for requirement in requirements:
+            requirement.validate(base.metadata)
+        metadata = update_table_metadata(base.metadata, with_copies(base.metadata, updates), metadata_location=base.metadata_location)
+        check_commit(base.metadata, metadata)
+
+        before = table_version(base.metadata, base.metadata_location, None)
+        staged = self._staged(identifier, metadata, 0 if before.version is None else before.version + 1)
+        after = table_version(metadata, staged.metadata_location, None)
+        TrustedTable(".".join(identifier), before).verify_update(after, moved=moves_of(updates))
+
+        return staged
+
+    def _staged(self, identifier: Identifier, metadata: TableMetadata, number: int) -> StagedTable:
+        location = location_provider(metadata).new_table_metadata_file_location(number)
+        return StagedTable(
+            identifier=identifier,
+            metadata=metadata,
+            metadata_location=location,
+            io=self.load_file_io(metadata.properties, location),
+            catalog=cast("Catalog", self),
+        )
 
     @staticmethod
     def metadata_to_write(metadata: TableMetadata) -> TableMetadata:
@@ -497,15 +551,7 @@ class EncryptionMixin(EncryptingCatalog, MetastoreCatalogAdapter):
         # model_construct above validates nothing: this reads the metadata as every other client will.
         metadata = EncryptedTableMetadata.model_validate_json(built.model_dump_json())
         check_commit(metadata, metadata)
-        location = location_provider(metadata).new_table_metadata_file_location(0)
-
-        return StagedTable(
-            identifier=identifier,
-            metadata=metadata,
-            metadata_location=location,
-            io=self.load_file_io(metadata.properties, location),
-            catalog=cast("Catalog", self),
-        )
+        return self._staged(identifier, metadata, 0)
 
 
 @cache

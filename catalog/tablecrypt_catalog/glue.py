@@ -18,7 +18,7 @@ from pyiceberg.typedef import Identifier
 from tablecrypt import properties as names
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.table.metadata import write_metadata_file
-from tablecrypt.table.table_files import folders_of
+from tablecrypt.table.table_files import folders_named
 from tablecrypt_catalog._pyiceberg.glue import GlueCatalogAdapter
 from tablecrypt_catalog.new_table import NewTable
 from tablecrypt_catalog.pinned_entries import PinnedEntries
@@ -63,7 +63,7 @@ class EncryptedGlueCatalog(PinnedEntries, GlueCatalogAdapter):
         staged.metadata = metadata = new_metadata(self.properties, staged.metadata)
         file = write_metadata_file(metadata, staged.io, staged.metadata_location)
         # The entry is made with its pins in one call: between two calls other clients would load the table unpinned.
-        parameters = pinning_parameters(metadata, file, folders_of(metadata).folders)
+        parameters = pinning_parameters(metadata, file, folders_named(metadata))
         self.create_entry(staged, {**metadata.properties, **parameters})
         seen = table_version(metadata, file.location, file.digest)
         pin_check.verify(seen, moved=creation(new.properties))

@@ -45,7 +45,7 @@ from thrift.transport.TTransport import TTransportException
 from tablecrypt import properties as names
 from tablecrypt.errors import KeyIdChangedError, TamperedFileError
 from tablecrypt.table.metadata import MetadataFile
-from tablecrypt.table.table_files import folders_of
+from tablecrypt.table.table_files import folders_named
 from tablecrypt_catalog.pinned_entries import PinnedEntries
 from tablecrypt_catalog.pins.hive import PinnedStagedTable, pinning_parameters, staged_parameters
 from tablecrypt_catalog.pins.record import moves_of
@@ -106,7 +106,7 @@ class EncryptedHiveCatalog(PinnedEntries, HiveCatalogAdapter):
         """Return the parameters that pin a new table."""
         metadata = self.metadata_to_write(table.metadata)
         file = MetadataFile(table.metadata_location, metadata.model_dump_json().encode())
-        return pinning_parameters(metadata, file, folders_of(metadata).folders)
+        return pinning_parameters(metadata, file, folders_named(metadata))
 
     def stage_commit(
         self, current: Table | None, identifier: Identifier, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]

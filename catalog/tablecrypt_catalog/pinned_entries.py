@@ -11,7 +11,7 @@ from pyiceberg.table import StagedTable, Table
 from pyiceberg.typedef import Identifier
 
 from tablecrypt.table.metadata import EncryptedTableMetadata, MetadataFile, read_metadata_file
-from tablecrypt.table.table_files import folders_of
+from tablecrypt.table.table_files import folders_named
 from tablecrypt_catalog.encrypting_catalog import EncryptionMixin
 from tablecrypt_catalog.pins.hive import check_against_entry, pinned_columns, pinning_parameters, trusted_folders, unpinned_metadata
 from tablecrypt_catalog.pins.record import folders_on_first_sight
@@ -63,7 +63,7 @@ class PinnedEntries(EncryptionMixin):
         io = self.load_file_io({}, metadata_location)
         staged = StagedTable(identifier=name, metadata=metadata, metadata_location=metadata_location, io=io, catalog=self)
         # Nobody has vouched for the file before: it may name any folder.
-        folders = folders_on_first_sight(metadata_location, folders_of(metadata).folders)
+        folders = folders_on_first_sight(metadata_location, folders_named(metadata))
         self.create_entry(staged, pinning_parameters(metadata, file, folders))
 
         return self.load_table(identifier)

@@ -19,39 +19,44 @@ from typing import Any
 from pyiceberg.catalog import URI, Catalog
 from pyiceberg.catalog.memory import InMemoryCatalog
 from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException, NoSuchTableError, TableAlreadyExistsError
+from pyiceberg.io import FileIO
 from pyiceberg.table import CommitTableResponse, StagedTable, Table
 from pyiceberg.table.update import TableRequirement, TableUpdate
 from pyiceberg.typedef import EMPTY_DICT, Identifier
 from pyiceberg.types import strtobool
-from sqlalchemy import Select, make_url, select
+from sqlalchemy import Delete, Select, Update, bindparam, delete, make_url, select, update
 from sqlalchemy.exc import ArgumentError as SQLArgumentError
 from sqlalchemy.exc import DBAPIError, IntegrityError, NoSuchModuleError
 from sqlalchemy.orm import Session
 
 from tablecrypt.errors import ConfigurationError, MissingExtraError
 from tablecrypt.files.locations import is_relative, scheme_of
-from tablecrypt.files.stores import file_io_for
 from tablecrypt.table.metadata import PARSED, EncryptedTableMetadata, MetadataFile, read_metadata_file, write_metadata_file
-from tablecrypt_catalog._pyiceberg.sql import ROWS, SqlCatalogAdapter
+from tablecrypt_catalog._pyiceberg.sql import SqlCatalogAdapter
 from tablecrypt_catalog.encrypting_catalog import EncryptionMixin
 from tablecrypt_catalog.new_table import NewTable
 from tablecrypt_catalog.pins.client import PinCheck
+from tablecrypt_catalog.pins.proven_heads import Proof
 from tablecrypt_catalog.pins.record import NO_MOVES, Moves, TableVersion, TrustedTable, creation, moves_of, table_version
 from tablecrypt_catalog.pins.sql import (
     PIN_COLUMNS,
+    ROWS,
     WITH_PINS,
     create_pins_table,
     delete_pin,
     drop_pins_table,
     find_name,
     find_pin,
+    key_of,
     other_entries,
     pin_of_row,
     rename_pin,
+    row_names,
     write_pin,
 )
 from tablecrypt_catalog.table_encryption import (
     UnverifiedTable,
+    base_of_commit,
     check_metadata,
     check_new_name,
     check_registration,
@@ -133,7 +138,7 @@ class EncryptedSqlCatalog(EncryptionMixin, SqlCatalogAdapter):
         pin_check = self.client_pins.begin_check(identifier)
         pin, loaded, seen = self._found(identifier)
         verified = self._verified(identifier, pin, seen)
-        proof = proof_of_heads(loaded.metadata, lambda: loaded.io, lambda: self.client_properties)
+        proof = self._proof_of(loaded)
         # Proven only where the pin would move: to open manifest lists takes the KMS and requests to the store.
         if verified is not None and verified != pin and (proven := proof(pin, seen)) is not None:
             self._adopt(identifier, pin, self._verified(identifier, pin, proven))
@@ -147,7 +152,7 @@ class EncryptedSqlCatalog(EncryptionMixin, SqlCatalogAdapter):
         """
         pin_check = self.client_pins.begin_check(identifier)
         pin, loaded, seen = self._found(identifier)
-        key = self.names(identifier)
+        key = row_names(identifier)
         accepted = TrustedTable(".".join(key), pin).accept_rollback(seen, self._pinned_as(identifier, pin, seen))
         pin_check.accept_rollback(seen)
 
@@ -193,11 +198,11 @@ class EncryptedSqlCatalog(EncryptionMixin, SqlCatalogAdapter):
 
         self.check_namespace(identifier)
         pin_check = self.client_pins.begin_check(identifier)
-        file = read_metadata_file(file_io_for(self.properties, metadata_location).new_input(metadata_location))
-        loaded, seen = self._loaded(identifier, file)
-        proof = proof_of_heads(loaded.metadata, lambda: loaded.io, lambda: self.client_properties)
+        io = self.load_file_io(EMPTY_DICT, metadata_location)
+        loaded, seen = self._loaded(identifier, read_metadata_file(io.new_input(metadata_location)), io)
+        proof = self._proof_of(loaded)
         with Session(self.engine) as session:
-            before = find_pin(session, self.name, self.names(identifier))
+            before = find_pin(session, self.name, row_names(identifier))
         # Before the transaction: it reads the table's storage.
         proven = proof(before, seen)
         pin = self._insert(identifier, proven or seen, is_proven=proven is not None)
@@ -213,7 +218,7 @@ class EncryptedSqlCatalog(EncryptionMixin, SqlCatalogAdapter):
         """
         check_new_name(to_identifier)
         self.check_namespace(to_identifier)
-        old, new = self.names(from_identifier), self.names(to_identifier)
+        old, new = row_names(from_identifier), row_names(to_identifier)
 
         with Session(self.engine) as session:
             try:
@@ -245,15 +250,15 @@ class EncryptedSqlCatalog(EncryptionMixin, SqlCatalogAdapter):
         """
         with Session(self.engine) as session:
             if not self.delete_row(session, identifier):
-                raise NoSuchTableError(f"Table does not exist: {'.'.join(self.names(identifier))}")
-            delete_pin(session, self.name, self.names(identifier))
+                raise NoSuchTableError(f"Table does not exist: {'.'.join(row_names(identifier))}")
+            delete_pin(session, self.name, row_names(identifier))
             session.commit()
         self.client_pins.forget(identifier)
 
     def forget_pin(self, identifier: str | Identifier) -> None:
         """Forget what is pinned of an identifier, in the database and in this client's pin file."""
         with Session(self.engine) as session:
-            delete_pin(session, self.name, self.names(identifier))
+            delete_pin(session, self.name, row_names(identifier))
             session.commit()
         super().forget_pin(identifier)
 
@@ -273,8 +278,8 @@ class EncryptedSqlCatalog(EncryptionMixin, SqlCatalogAdapter):
             return super().commit_table(table, requirements, updates)
 
         pin_check = self.client_pins.begin_check(table.name())
-        current = self._current(table.name())
-        staged = self.stage_commit(current, table.name(), requirements, updates)
+        current = self._current(table.name(), pin_check)
+        staged = self.stage_on(current, table.name(), requirements, updates)
         if current is not None and staged.metadata == current.metadata:
             return CommitTableResponse(metadata=current.metadata, metadata_location=current.metadata_location)
 
@@ -292,21 +297,31 @@ class EncryptedSqlCatalog(EncryptionMixin, SqlCatalogAdapter):
             _keep(file, metadata)
         return CommitTableResponse(metadata=staged.metadata, metadata_location=staged.metadata_location)
 
-    def _current(self, identifier: Identifier) -> Table | None:
+    def _current(self, identifier: Identifier, pin_check: PinCheck) -> Table | None:
+        """Return the base of a commit, held against all pins. Those in the database move with the commit, in its transaction."""
         try:
-            return self.load_table(identifier)
+            pin, loaded, seen = self._found(identifier)
         except NoSuchTableError:
             return None
+
+        # A commit on edited metadata would make the edit authentic.
+        self._verified(identifier, pin, seen)
+        pin_check.verify(seen, self._proof_of(loaded))
+
+        return base_of_commit(self, loaded)
+
+    def _proof_of(self, loaded: UnverifiedTable) -> Proof:
+        return proof_of_heads(loaded.metadata, lambda: loaded.io, lambda: self.client_properties)
 
     def _found(self, identifier: str | Identifier) -> tuple[TableVersion | None, UnverifiedTable, TableVersion]:
         location, pin = self._location_and_pin(identifier)
         with refusing_unreadable(identifier):
-            file = self._read_metadata(identifier, location)
-            return pin, *self._loaded(identifier, file)
+            io = self.load_file_io(EMPTY_DICT, location)
+            return pin, *self._loaded(identifier, self._read_metadata(identifier, location, io), io)
 
-    def _read_metadata(self, identifier: str | Identifier, location: str) -> MetadataFile:
+    def _read_metadata(self, identifier: str | Identifier, location: str, io: FileIO) -> MetadataFile:
         try:
-            return read_metadata_file(file_io_for(self.properties, location).new_input(location))
+            return read_metadata_file(io.new_input(location))
         except FileNotFoundError as error:
             # In a table's own folder the file may have gone with a purge. Where there is no such folder, this is another one.
             folder = os.path.dirname(os.path.abspath(location))
@@ -314,22 +329,22 @@ class EncryptedSqlCatalog(EncryptionMixin, SqlCatalogAdapter):
                 raise
 
             raise ConfigurationError(
-                f"{'.'.join(self.names(identifier))}: its metadata {location} would be {os.path.abspath(location)}, and is not there: its "
+                f"{'.'.join(row_names(identifier))}: its metadata {location} would be {os.path.abspath(location)}, and is not there: its "
                 "location is relative to the current folder. Run this in the folder in which the table was made"
             ) from error
 
-    def _loaded(self, identifier: str | Identifier, file: MetadataFile) -> tuple[UnverifiedTable, TableVersion]:
+    def _loaded(self, identifier: str | Identifier, file: MetadataFile, io: FileIO) -> tuple[UnverifiedTable, TableVersion]:
         name = Catalog.identifier_to_tuple(identifier)
-        loaded = UnverifiedTable(self, name, file, self.load_file_io(EMPTY_DICT, file.location))
+        loaded = UnverifiedTable(self, name, file, io)
         check_metadata(self.client_properties, name, loaded.metadata, file.location)
         return loaded, table_version(loaded.metadata, file.location, file.digest)
 
     def _location_and_pin(self, identifier: str | Identifier) -> tuple[str, TableVersion | None]:
         """Return both from one query: an answer of one moment, even if others commit meanwhile."""
         with Session(self.engine) as session:
-            row = session.execute(self._row_and_pin, self.row_key(identifier)).mappings().first()
+            row = session.execute(self._row_and_pin, self._row_key(identifier)).mappings().first()
         if row is None or not row["metadata_location"]:
-            raise NoSuchTableError(f"Table does not exist: {'.'.join(self.names(identifier))}")
+            raise NoSuchTableError(f"Table does not exist: {'.'.join(row_names(identifier))}")
 
         return row["metadata_location"], pin_of_row(row)
 
@@ -340,19 +355,19 @@ class EncryptedSqlCatalog(EncryptionMixin, SqlCatalogAdapter):
     def _verified(
         self, identifier: str | Identifier, pin: TableVersion | None, seen: TableVersion, moved: Moves = NO_MOVES
     ) -> TableVersion | None:
-        return TrustedTable(".".join(self.names(identifier)), pin).verify_update(seen, self._pinned_as(identifier, pin, seen), moved)
+        return TrustedTable(".".join(row_names(identifier)), pin).verify_update(seen, self._pinned_as(identifier, pin, seen), moved)
 
     def _pinned_as(self, identifier: str | Identifier, pin: TableVersion | None, seen: TableVersion) -> str | None:
         if pin is None or pin.table_uuid == seen.table_uuid:
             return None
         with Session(self.engine) as session:
-            return find_name(session, self.name, self.names(identifier), seen.table_uuid)
+            return find_name(session, self.name, row_names(identifier), seen.table_uuid)
 
     def other_names(self, table: Table) -> list[str]:
         """Return the other names under which the database has a table: one of another catalog in it begins with that catalog."""
         with Session(self.engine) as session:
             uuid, location = str(table.metadata.table_uuid), table.metadata_location
-            found = other_entries(session, self.name, self.names(table.name()), uuid, location)
+            found = other_entries(session, self.name, row_names(table.name()), uuid, location)
         return [".".join(names if catalog == self.name else (catalog, *names)) for catalog, *names in found]
 
     def _adopt(self, identifier: str | Identifier, before: TableVersion | None, pin: TableVersion | None) -> None:
@@ -362,11 +377,11 @@ class EncryptedSqlCatalog(EncryptionMixin, SqlCatalogAdapter):
 
         try:
             with Session(self.engine) as session:
-                write_pin(session, self.name, self.names(identifier), before, pin)
+                write_pin(session, self.name, row_names(identifier), before, pin)
                 session.commit()
         except DBAPIError as error:
             # Another client pinned it first, or this one may only read.
-            logger.info("the pin of %s was not written: %s", ".".join(self.names(identifier)), error)
+            logger.info("the pin of %s was not written: %s", ".".join(row_names(identifier)), error)
 
     def _insert(
         self, identifier: str | Identifier, seen: TableVersion, moved: Moves = NO_MOVES, is_proven: bool = True
@@ -376,7 +391,7 @@ class EncryptedSqlCatalog(EncryptionMixin, SqlCatalogAdapter):
             try:
                 self.insert_row(session, identifier, seen.metadata_location)
             except IntegrityError as error:
-                raise TableAlreadyExistsError(f"Table {'.'.join(self.names(identifier))} already exists") from error
+                raise TableAlreadyExistsError(f"Table {'.'.join(row_names(identifier))} already exists") from error
 
             pin = self._move_pin(session, identifier, seen, moved, is_proven)
             self._finish(session, identifier, seen)
@@ -394,7 +409,7 @@ class EncryptedSqlCatalog(EncryptionMixin, SqlCatalogAdapter):
         self, session: Session, identifier: str | Identifier, seen: TableVersion, moved: Moves, is_proven: bool = True
     ) -> TableVersion | None:
         """Move the pin in the transaction that has changed the table's row, and so keeps others from moving it."""
-        key = self.names(identifier)
+        key = row_names(identifier)
         before = find_pin(session, self.name, key)
         pin = self._verified(identifier, before, seen, moved)
         if pin is None or not is_proven:
@@ -415,9 +430,49 @@ class EncryptedSqlCatalog(EncryptionMixin, SqlCatalogAdapter):
             session.commit()
         except DBAPIError as error:
             raise CommitStateUnknownException(
-                f"{'.'.join(self.names(identifier))}: the database did not confirm the commit of {seen.metadata_location}, which may have "
+                f"{'.'.join(row_names(identifier))}: the database did not confirm the commit of {seen.metadata_location}, which may have "
                 f"landed: load the table and look before you write again. No file was deleted. {error}"
             ) from error
+
+    def _row_key(self, identifier: str | Identifier) -> dict[str, str]:
+        """Return the parameters of `is_row` that find a table."""
+        return key_of(self.name, row_names(identifier))
+
+    def swap_location(self, session: Session, identifier: str | Identifier, expected: str, location: str) -> bool:
+        """Compare and swap metadata_location; return whether the row held the expected one. The row stays locked until the session ends."""
+        changed = {"metadata_location": location, "previous_metadata_location": expected}
+        return self._change_row(session, self._swapping, {**self._row_key(identifier), **changed, "expected": expected})
+
+    def rename_row(self, session: Session, old: str | Identifier, new: str | Identifier) -> bool:
+        """Give a table's row another name; return whether there was one.
+
+        Raises:
+            sqlalchemy.exc.IntegrityError: the new name is taken.
+        """
+        namespace, name = row_names(new)
+        renaming = update(ROWS).where(self.is_row).values(table_namespace=namespace, table_name=name)
+        return self._change_row(session, renaming, self._row_key(old))
+
+    def delete_row(self, session: Session, identifier: str | Identifier) -> bool:
+        """Delete a table's row; return whether there was one."""
+        return self._change_row(session, delete(ROWS).where(self.is_row), self._row_key(identifier))
+
+    @cached_property
+    def _swapping(self) -> Update:
+        return update(ROWS).where(self.is_row, ROWS.c.metadata_location == bindparam("expected"))
+
+    def _change_row(self, session: Session, changing: Update | Delete, parameters: dict[str, Any]) -> bool:
+        """Change the row that a statement finds; return whether there was one. It stays locked until the session ends."""
+        if self.engine.dialect.supports_sane_rowcount:
+            return bool(session.execute(changing, parameters).rowcount)  # type: ignore[attr-defined]
+        # A database that does not count changed rows: the lock makes the look and the change one step.
+        assert changing.whereclause is not None, "every statement here finds one row"
+        if session.execute(select(ROWS.c.table_name).where(changing.whereclause).with_for_update(), parameters).first() is None:
+            return False
+
+        session.execute(changing, parameters)
+
+        return True
 
     def _check_new_name(self, session: Session, old: tuple[str, str], new: tuple[str, str]) -> None:
         trusted, moved = TrustedTable(".".join(new), find_pin(session, self.name, new)), find_pin(session, self.name, old)
@@ -428,14 +483,14 @@ class EncryptedSqlCatalog(EncryptionMixin, SqlCatalogAdapter):
 
     def _refuse_plaintext(self, identifier: str | Identifier) -> None:
         with Session(self.engine) as session:
-            pin = find_pin(session, self.name, self.names(identifier))
-        TrustedTable(".".join(self.names(identifier)), pin).refuse_plaintext()
+            pin = find_pin(session, self.name, row_names(identifier))
+        TrustedTable(".".join(row_names(identifier)), pin).refuse_plaintext()
 
     def _refuse_existing(self, identifier: str | Identifier) -> None:
         """Refuse a name that is taken before anything is written. Whoever takes it meanwhile is found by the insertion."""
         with Session(self.engine) as session:
-            if session.execute(select(ROWS.c.table_name).where(self.is_row), self.row_key(identifier)).first() is not None:
-                raise TableAlreadyExistsError(f"Table {'.'.join(self.names(identifier))} already exists")
+            if session.execute(select(ROWS.c.table_name).where(self.is_row), self._row_key(identifier)).first() is not None:
+                raise TableAlreadyExistsError(f"Table {'.'.join(row_names(identifier))} already exists")
 
 
 def _keep(file: MetadataFile, metadata: EncryptedTableMetadata) -> None:

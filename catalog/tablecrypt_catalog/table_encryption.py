@@ -55,7 +55,7 @@ from tablecrypt.table.planning.missing_main import cut_off_head, described
 from tablecrypt.table.protection.declaration import check_master_keys
 from tablecrypt.table.protection.declaring import first_declarations
 from tablecrypt.table.table import EncryptedTable, are_plain_tables_opened
-from tablecrypt.table.table_files import TableFileIO, folders_of
+from tablecrypt.table.table_files import TableFileIO, folders_named, folders_of
 from tablecrypt.table.updates import AddEncryptionKeyUpdate, check_icebergs_properties, check_name_mapping, with_copies
 from tablecrypt_catalog.pins.protected_columns import PinnedColumn
 from tablecrypt_catalog.pins.proven_heads import Proof, ProvenHeads
@@ -234,6 +234,12 @@ def table_from_metadata(catalog: Catalog, loaded: UnverifiedTable, pin: TableVer
     return Table(identifier, metadata, loaded.metadata_location, loaded.io, catalog, dict(loaded.config))
 
 
+def base_of_commit(catalog: Catalog, loaded: UnverifiedTable) -> Table:
+    """Return what a commit is based on, once it was held against the pins. An encrypted table gets no key: its metadata is all it takes."""
+    is_ours = isinstance(loaded.metadata, EncryptedTableMetadata) and is_encrypted(table_identifier(loaded), loaded.metadata)
+    return loaded if is_ours else table_from_metadata(catalog, loaded)
+
+
 def is_encrypted(identifier: Identifier, metadata: EncryptedTableMetadata) -> bool:
     """Whether version 3 metadata is that of an encrypted table.
 
@@ -326,8 +332,7 @@ def pinned_folders(catalog: Catalog, table: Table, pin: TableVersion | None) -> 
 
     trusted = table.trusted_folders if isinstance(table, UnverifiedTable) else ()
     # Without an entry that says it, metadata is as on first sight, at each load: a client without memory cannot tell.
-    folders = trusted or folders_on_first_sight(table.metadata_location, folders_of(table.metadata).folders)
-    return DeletionScope(folders, owners=owners)
+    return DeletionScope(trusted or folders_on_first_sight(table.metadata_location, folders_named(table.metadata)), owners=owners)
 
 
 def table_file_io(

@@ -166,10 +166,15 @@ def check_garbage_is_collected(table: Table, otherwise: str = "") -> None:
         )
 
 
-def folders_of(metadata: TableMetadata) -> DeletionScope:
+def folders_named(metadata: TableMetadata) -> tuple[str, ...]:
     """Return the folders that a table's metadata says its files are in: its location, and those of the properties write.*.path."""
     paths = (metadata.properties.get(name) for name in WRITE_PATHS)
-    return DeletionScope((metadata.location, *(str(path) for path in paths if path)))
+    return (metadata.location, *(str(path) for path in paths if path))
+
+
+def folders_of(metadata: TableMetadata) -> DeletionScope:
+    """Return the same folders, to compare locations with."""
+    return DeletionScope(folders_named(metadata))
 
 
 class DataKeySource(Protocol):
@@ -241,7 +246,7 @@ def folders_written(metadata: TableMetadata, *more: str) -> DeletionScope | None
     # A class of the client's own configuration puts files where it likes.
     if TableProperties.WRITE_PY_LOCATION_PROVIDER_IMPL in metadata.properties:
         return None
-    return DeletionScope((*folders_of(metadata).folders, *more))
+    return DeletionScope((*folders_named(metadata), *more))
 
 
 class ReportedFiles:

@@ -21,8 +21,6 @@ from pyiceberg.typedef import EMPTY_DICT, Identifier, Properties
 
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.files.locations import below_home
-from tablecrypt.files.stores import file_io_for
-from tablecrypt.properties import check_table_properties
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -49,6 +47,10 @@ class MetastoreCatalogAdapter(MetastoreCatalog):
     def metadata_to_write(metadata: TableMetadata) -> TableMetadata:
         """Return the metadata in the class that is written to metadata.json."""
 
+    @abstractmethod
+    def load_file_io(self, properties: Properties, location: str) -> FileIO:
+        """Return the FileIO for a location, made of the client's properties alone."""
+
     def stage_as_pyiceberg(
         self, current: Table | None, identifier: Identifier, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
     ) -> StagedTable:
@@ -69,24 +71,6 @@ class MetastoreCatalogAdapter(MetastoreCatalog):
         # For its transactions PyIceberg does not ask, nor does a database that takes the row: the table would be in no namespace.
         self.check_namespace(identifier)
         return super()._create_staged_table(identifier, *args, **kwargs)
-
-    @property
-    def client_properties(self) -> Properties:
-        """What this client says of the catalog. No catalog of this kind has properties that come from elsewhere."""
-        return self.properties
-
-    def load_file_io(self, properties: Properties, location: str) -> FileIO:
-        """Return the FileIO for a location, made of the client's properties alone.
-
-        Args:
-            properties: those of a table. They say nothing about its FileIO.
-            location: of a file.
-
-        Raises:
-            ConfigurationError: the table's properties name code to import, or no FileIO reads the location.
-        """
-        check_table_properties(location, properties, self.properties)
-        return file_io_for(self.properties, location)
 
     def empty_metadata_fields(self) -> dict[str, Any]:
         """Return the fields of metadata from which a table is built by updates alone."""

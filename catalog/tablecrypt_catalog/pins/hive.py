@@ -37,7 +37,7 @@ from tablecrypt import properties as names
 from tablecrypt.errors import FormatError, KeyIdChangedError, TamperedFileError
 from tablecrypt.table.canonical_metadata import hash_of, metadata_hash
 from tablecrypt.table.metadata import EncryptedTableMetadata, MetadataFile, has_encryption_traces
-from tablecrypt.table.table_files import folders_of, name_of
+from tablecrypt.table.table_files import name_of
 from tablecrypt_catalog.pins.protected_columns import (
     PinnedColumn,
     columns_as_text,
@@ -115,7 +115,7 @@ def staged_parameters(staged: StagedTable, before: Table | None, moved: Moves) -
         raise _weaker_than_pinned(name, found, staged.metadata_location)
     file = MetadataFile(staged.metadata_location, staged.metadata.model_dump_json().encode())
     # Whoever makes a table says where it lies.
-    own = folders_of(staged.metadata).folders
+    own = folders_named(staged.metadata)
     folders = own if before is None else next_folders(trusted, table_version(staged.metadata, staged.metadata_location, None), moved)
     return pinning_parameters(staged.metadata, file, folders, pinned)
 
@@ -137,7 +137,7 @@ def trusted_folders(name: str, metadata: TableMetadata, metadata_location: str, 
     """
     text = parameters.get(FOLDERS)
     if text is None:
-        folders = folders_of(metadata).folders
+        folders = folders_named(metadata)
         return folders if unpinned_metadata(parameters) is None else folders_on_first_sight(metadata_location, folders)
 
     try:

@@ -51,7 +51,7 @@ from tablecrypt.keys.key_ring import EncryptedKey
 from tablecrypt.keys.manager import DEFAULT_DATA_KEY_LENGTH
 from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.protection.policy import Leaves
-from tablecrypt.table.table_files import WRITE_PATHS, folders_of
+from tablecrypt.table.table_files import WRITE_PATHS, folders_named
 from tablecrypt_catalog.pins.protected_columns import PinnedColumn, changed_columns, columns_of, leaves_of, merged_columns, taken, weaker
 
 _HASH_LENGTH: Final = 32
@@ -131,7 +131,7 @@ def table_version(metadata: TableMetadata, metadata_location: str, metadata_hash
         metadata_location=metadata_location,
         metadata_hash=metadata_hash,
         last_sequence_number=0 if isinstance(metadata, TableMetadataV1) else metadata.last_sequence_number,
-        folders=folders_of(metadata).folders,
+        folders=folders_named(metadata),
     )
     if not isinstance(metadata, EncryptedTableMetadata):
         return seen

@@ -18,12 +18,16 @@ iceberg_tables that was changed by other means.
 from __future__ import annotations
 
 import json
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, cast
 
 from pydantic import TypeAdapter, ValidationError
+from pyiceberg.catalog import Catalog
+from pyiceberg.catalog.sql import IcebergTables
+from pyiceberg.typedef import Identifier
 from sqlalchemy import (
     BigInteger,
     Column,
+    ColumnElement,
     Engine,
     Integer,
     MetaData,
@@ -47,9 +51,29 @@ from sqlalchemy.orm import Session
 from sqlalchemy.schema import CreateTable
 
 from tablecrypt.errors import ConfigurationError, FormatError
-from tablecrypt_catalog._pyiceberg.sql import ROWS, has_key, key_of
 from tablecrypt_catalog.pins.protected_columns import columns_as_text, columns_from_text
 from tablecrypt_catalog.pins.record import Head, TableVersion
+
+ROWS: Final = cast("Table", IcebergTables.__table__)
+"""The table iceberg_tables, without what SQLAlchemy does for objects of its rows."""
+_ROW_KEY: Final = {"catalog_name": "of_catalog", "table_namespace": "of_namespace", "table_name": "of_table"}
+"""The primary key, and the parameters that stand for it. An update of the table takes its own columns' names for what is to be set."""
+
+
+def row_names(identifier: str | Identifier) -> tuple[str, str]:
+    """Return a table's namespace, as the database holds it, and its name."""
+    return Catalog.namespace_to_string(Catalog.namespace_from(identifier)), Catalog.table_name_from(identifier)
+
+
+def has_key(table: Table) -> ColumnElement[bool]:
+    """Return the condition that finds a table's row in iceberg_tables, or in a table of the same key, by the parameters of `key_of`."""
+    return and_(*(table.c[column] == bindparam(parameter) for column, parameter in _ROW_KEY.items()))
+
+
+def key_of(catalog_name: str, names: tuple[str, str]) -> dict[str, str]:
+    """Return the parameters that find the rows of a table, given as namespace and name."""
+    return dict(zip(_ROW_KEY.values(), (catalog_name, *names), strict=True))
+
 
 PINS: Final = Table(
     "tablecrypt_pins",
