@@ -37,7 +37,7 @@ from tablecrypt import properties as names
 from tablecrypt.errors import FormatError, KeyIdChangedError, TamperedFileError
 from tablecrypt.table.canonical_metadata import hash_of, metadata_hash
 from tablecrypt.table.metadata import EncryptedTableMetadata, MetadataFile, has_encryption_traces
-from tablecrypt.table.table_files import name_of
+from tablecrypt.table.table_files import folders_named, name_of
 from tablecrypt_catalog.pins.protected_columns import (
     PinnedColumn,
     columns_as_text,
