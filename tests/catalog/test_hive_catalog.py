@@ -87,6 +87,7 @@ def test_an_encrypted_table_is_pinned_from_its_creation(
         "metadata_hash": metadata_hash(metadata_path(table).read_bytes()),
         "tablecrypt.metadata-sha256": document_hash(table),
         "tablecrypt.protected-columns": "[]",
+        "tablecrypt.folders": json.dumps([table.location()]),
     }
     with hive_metastore.client() as client:
         assert client.get_table(database, "t").tableType == "EXTERNAL_TABLE"
@@ -251,7 +252,8 @@ def test_metadata_whose_form_depends_on_java_has_an_empty_hash_and_is_pinned_by_
     with table.update_schema() as update:
         update.add_column("d", DoubleType(), default_value=1.5)
     expected = {"encryption.key-id": MASTER_KEY, "metadata_hash": "", "tablecrypt.metadata-sha256": document_hash(table)}
-    assert pins_of(hive_metastore, table) == expected | {"tablecrypt.protected-columns": "[]"}
+    expected |= {"tablecrypt.protected-columns": "[]", "tablecrypt.folders": json.dumps([table.location()])}
+    assert pins_of(hive_metastore, table) == expected
     assert catalog.load_table(table.name()).scan().to_arrow()["d"].to_pylist() == [1.5] * ROWS.num_rows
     text = metadata_path(table).read_text()
     metadata_path(table).write_text(text.replace('"initial-default":1.5', '"initial-default":2.5'))

@@ -211,6 +211,25 @@ def test_properties_of_encrypted_tables_that_somebody_put_into_a_plain_one_stop_
     assert contents(catalog_of_both.load_table(into or table.name())) == rows
 
 
+def test_a_location_that_somebody_edited_is_not_the_tables_after_a_commit_to_it(catalog_of_both: Catalog) -> None:
+    """Each commit writes its metadata file to where the one before says. Files of other tables that it named were deleted."""
+    other, table = (catalog_of_both.create_table(f"db.{name}", TEAM_SCHEMA) for name in ("other", "edited"))
+    other.append(team_rows(0))
+    metadata = path_of(table.metadata_location)
+    document = json.loads(metadata.read_text(encoding="utf-8"))
+    metadata.write_text(json.dumps({**document, "location": f"{other.location()}/data"}), encoding="utf-8")
+    edited = catalog_of_both.load_table("db.edited")
+    # What a writer of the storage lists in a plain manifest as well.
+    edited.add_files([task.file.file_path for task in other.scan().plan_files()])
+    before = stored(other)
+
+    with pytest.raises(ConfigurationError, match="only its metadata says"):
+        migrate(catalog_of_both.load_table("db.edited"), MASTER_KEY)
+
+    assert before.items() <= stored(other).items()
+    assert contents(other) == contents(catalog_of_both.load_table("db.edited"))
+
+
 def test_checksums_that_hadoop_kept_of_plaintext_go_with_it(catalog: Catalog) -> None:
     plain = plain_table(catalog)
     files = data_paths(plain)

@@ -276,13 +276,15 @@ def _deletable(table: Table, delete_below: Sequence[str], must_delete: bool) -> 
     """Return below which folders a plain table's files are deleted: its location, where that is the table's own; and what the caller names.
 
     A plain table has no pin. That its location is its own, the catalog says, which names the metadata file: it lies in the folder metadata
-    of the location. A catalog that keeps no pins at all is not asked.
+    of the location, and so do those before it. A commit to metadata in which somebody has edited the location writes its file to where that
+    says, and logs where the edited one was. A catalog that keeps no pins at all is not asked.
 
     Raises:
         ConfigurationError: files are to be deleted, and neither the catalog nor the caller says that the location is the table's.
     """
     keeps_pins = bool(getattr(table.catalog, "pin_places", ()))
-    is_own = keeps_pins and names_location(table.metadata_location, table.location())
+    written = (table.metadata_location, *(entry.metadata_file for entry in table.metadata.metadata_log))
+    is_own = keeps_pins and all(names_location(each, table.location()) for each in written)
     owners = OtherTables(store_io(table.io), table.metadata.table_uuid)
     scope = DeletionScope((table.location(),) if is_own else (), owners=owners).and_below(delete_below)
     if must_delete and not scope.contains(table.location()):
