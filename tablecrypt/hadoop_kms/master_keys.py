@@ -150,20 +150,13 @@ def create_key(
         file.write(_encode(document, name, [_new_version(client, name, 0, master_key, now_ms, length, random)]))
 
 
-def roll_key(
-    path: Path,
-    client: KeyManagementClient,
-    name: str,
-    now_ms: int,
-    master_key: str | None = None,
-    random: Callable[[int], bytes] = secrets.token_bytes,
-) -> int:
+def roll_key(path: Path, client: KeyManagementClient, name: str, now_ms: int, master_key: str | None = None) -> int:
     """Add a version of the same length, under the same KMS key or another, and return its number. Older versions stay for their files."""
     with changed_key_file(path) as file:
         document = _read(path)
         versions = _versions(path, document, name)
         newest = versions[-1]
-        added = _new_version(client, name, len(versions), master_key or newest.master_key, now_ms, newest.length, random)
+        added = _new_version(client, name, len(versions), master_key or newest.master_key, now_ms, newest.length, secrets.token_bytes)
         file.write(_encode(document, name, [*versions, added]))
         return len(versions)
 

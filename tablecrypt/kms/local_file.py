@@ -87,14 +87,14 @@ def add_key(path: Path, key_id: str, length: int = 32, random: Callable[[int], b
         file.write(_encode({**keys, key_id: {1: Secret(random(length))}}))
 
 
-def add_key_version(path: Path, key_id: str, random: Callable[[int], bytes] = secrets.token_bytes) -> int:
+def add_key_version(path: Path, key_id: str) -> int:
     """Rotate a master key: add a fresh version of its own length, which wraps from now on, and return the version's number."""
     with changed_key_file(path) as file:
         keys = read_key_file(path)
         if key_id not in keys:
             raise ConfigurationError(_no_key(path, key_id, keys))
         newest = max(keys[key_id])
-        file.write(_encode({**keys, key_id: {**keys[key_id], newest + 1: Secret(random(len(keys[key_id][newest])))}}))
+        file.write(_encode({**keys, key_id: {**keys[key_id], newest + 1: Secret(secrets.token_bytes(len(keys[key_id][newest])))}}))
         return newest + 1
 
 

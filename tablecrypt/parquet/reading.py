@@ -49,23 +49,20 @@ from tablecrypt.parquet.file_keys import FileKeys
 from tablecrypt.parquet.footer import PLAIN_MAGIC, described, plain_end
 from tablecrypt.parquet.layout import Chunk, FileLayout, RowGroupLayout, Span, encrypted_layout
 from tablecrypt.parquet.storage import FileView, Source, await_release, open_source, source_of
-from tablecrypt.parquet.structs import ColumnChunk, ColumnMetaData, FileMetaData, RowGroup
+from tablecrypt.parquet.structs import (
+    BLOOM_FILTER,
+    ENCRYPTION_IN_FOOTER,
+    INDEXES_AND_ENCRYPTION,
+    ColumnChunk,
+    ColumnMetaData,
+    FileMetaData,
+    RowGroup,
+)
 from tablecrypt.parquet.thrift import Struct
 from tablecrypt.parquet.uniform import UniformParquetFile, is_store_error
 
 _FOOTER_GUESS: Final = 64 * 1024
 """A reader that fetches so much of the end at once, to have the footer with it, meets zeros before the footer and no chunk."""
-
-_NOT_IN_THE_VIEW: Final = (FileMetaData.ENCRYPTION_ALGORITHM, FileMetaData.FOOTER_SIGNING_KEY_METADATA)
-_NOT_IN_A_CHUNK: Final = (
-    ColumnChunk.OFFSET_INDEX_OFFSET,
-    ColumnChunk.OFFSET_INDEX_LENGTH,
-    ColumnChunk.COLUMN_INDEX_OFFSET,
-    ColumnChunk.COLUMN_INDEX_LENGTH,
-    ColumnChunk.CRYPTO_METADATA,
-    ColumnChunk.ENCRYPTED_COLUMN_METADATA,
-)
-_NOT_IN_METADATA: Final = (ColumnMetaData.BLOOM_FILTER_OFFSET, ColumnMetaData.BLOOM_FILTER_LENGTH)
 
 
 @checked_arguments(but=("keys",))
@@ -135,7 +132,7 @@ def read_schema(source: Any, keys: FileKeys, *, location: str | None = None) -> 
 
 def arrow_schema(layout: FileLayout) -> pa.Schema:
     """What pyarrow makes of the schema in the footer."""
-    metadata = layout.metadata.copy(without=(FileMetaData.ENCRYPTION_ALGORITHM, FileMetaData.FOOTER_SIGNING_KEY_METADATA))
+    metadata = layout.metadata.copy(without=ENCRYPTION_IN_FOOTER)
     metadata.set(FileMetaData.ROW_GROUPS, thrift.LIST, [])
     metadata.set(FileMetaData.NUM_ROWS, thrift.I64, 0)
     with _decoding(layout.location):
@@ -288,7 +285,7 @@ class PlaintextView(FileView):
         ]
         self._regions.sort(key=lambda region: region.span.start)
         self._starts = [region.span.start for region in self._regions]
-        metadata = layout.metadata.copy(without=_NOT_IN_THE_VIEW)
+        metadata = layout.metadata.copy(without=ENCRYPTION_IN_FOOTER)
         metadata.set(FileMetaData.ROW_GROUPS, thrift.LIST, groups)
         self._footer = plain_end(metadata)
         self._footer_start = self._locked_end + _FOOTER_GUESS
@@ -336,7 +333,7 @@ class PlaintextView(FileView):
 
     def _chunk(self, chunk: Chunk, num_rows: int) -> Struct:
         try:
-            metadata, region = chunk.metadata.copy(without=_NOT_IN_METADATA), _Region(chunk.pages, chunk, None)
+            metadata, region = chunk.metadata.copy(without=BLOOM_FILTER), _Region(chunk.pages, chunk, None)
         except (KeyNotFoundError, KmsAccessDeniedError) as error:
             # The caller asked for this column. A view of all columns locks it instead.
             if self._leaves is not None:
@@ -347,7 +344,7 @@ class PlaintextView(FileView):
             metadata, region = _locked_metadata(chunk, span, num_rows), _Region(span, chunk, error)
 
         self._regions.append(region)
-        struct = chunk.struct.copy(without=_NOT_IN_A_CHUNK)
+        struct = chunk.struct.copy(without=INDEXES_AND_ENCRYPTION)
         struct.set(ColumnChunk.META_DATA, thrift.STRUCT, metadata)
 
         return struct

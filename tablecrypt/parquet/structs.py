@@ -150,6 +150,19 @@ class ColumnMetaData:
     GEOSPATIAL_STATISTICS: Final = 17
 
 
+ENCRYPTION_IN_FOOTER: Final = (FileMetaData.ENCRYPTION_ALGORITHM, FileMetaData.FOOTER_SIGNING_KEY_METADATA)
+INDEXES_AND_ENCRYPTION: Final = (
+    ColumnChunk.OFFSET_INDEX_OFFSET,
+    ColumnChunk.OFFSET_INDEX_LENGTH,
+    ColumnChunk.COLUMN_INDEX_OFFSET,
+    ColumnChunk.COLUMN_INDEX_LENGTH,
+    ColumnChunk.CRYPTO_METADATA,
+    ColumnChunk.ENCRYPTED_COLUMN_METADATA,
+)
+"""Fields of a ColumnChunk that are about the file in which it is."""
+BLOOM_FILTER: Final = (ColumnMetaData.BLOOM_FILTER_OFFSET, ColumnMetaData.BLOOM_FILTER_LENGTH)
+
+
 class ColumnCryptoMetaData:
     """A union: under which key the column is encrypted."""
 

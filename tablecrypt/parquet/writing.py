@@ -67,6 +67,9 @@ from tablecrypt.parquet.layout import Chunk, FileLayout, Span, encrypted_layout,
 from tablecrypt.parquet.modules import ModuleCipher, ModuleOrdinals, ModuleType
 from tablecrypt.parquet.storage import Sink, open_sink, open_source
 from tablecrypt.parquet.structs import (
+    BLOOM_FILTER,
+    ENCRYPTION_IN_FOOTER,
+    INDEXES_AND_ENCRYPTION,
     OFFSET_INDEX_SHAPE,
     ColumnChunk,
     ColumnCryptoMetaData,
@@ -95,27 +98,11 @@ STRIPPED: Final = (
     ColumnMetaData.KEY_VALUE_METADATA,
     ColumnMetaData.STATISTICS,
     ColumnMetaData.ENCODING_STATS,
-    ColumnMetaData.BLOOM_FILTER_OFFSET,
-    ColumnMetaData.BLOOM_FILTER_LENGTH,
+    *BLOOM_FILTER,
     ColumnMetaData.SIZE_STATISTICS,
     ColumnMetaData.GEOSPATIAL_STATISTICS,
 )
-_OF_THE_OLD_FILE_IN_FOOTER: Final = (FileMetaData.ENCRYPTION_ALGORITHM, FileMetaData.FOOTER_SIGNING_KEY_METADATA)
-_OF_THE_OLD_FILE_IN_CHUNK: Final = (
-    ColumnChunk.META_DATA,
-    ColumnChunk.OFFSET_INDEX_OFFSET,
-    ColumnChunk.OFFSET_INDEX_LENGTH,
-    ColumnChunk.COLUMN_INDEX_OFFSET,
-    ColumnChunk.COLUMN_INDEX_LENGTH,
-    ColumnChunk.CRYPTO_METADATA,
-    ColumnChunk.ENCRYPTED_COLUMN_METADATA,
-)
-_OF_THE_OLD_FILE_IN_METADATA: Final = (
-    ColumnMetaData.INDEX_PAGE_OFFSET,
-    ColumnMetaData.DICTIONARY_PAGE_OFFSET,
-    ColumnMetaData.BLOOM_FILTER_OFFSET,
-    ColumnMetaData.BLOOM_FILTER_LENGTH,
-)
+_OF_THE_OLD_FILE_IN_METADATA: Final = (ColumnMetaData.INDEX_PAGE_OFFSET, ColumnMetaData.DICTIONARY_PAGE_OFFSET, *BLOOM_FILTER)
 
 
 class FileEncryption:
@@ -291,7 +278,7 @@ def write_pages(sink: Sink, cipher: ModuleCipher | None, placed: PlacedChunk, or
     metadata.set(ColumnMetaData.TOTAL_COMPRESSED_SIZE, thrift.I64, sink.position - start)
     if dictionary_offset is not None:
         metadata.set(ColumnMetaData.DICTIONARY_PAGE_OFFSET, thrift.I64, dictionary_offset)
-    struct = old.struct.copy(without=_OF_THE_OLD_FILE_IN_CHUNK)
+    struct = old.struct.copy(without=(ColumnChunk.META_DATA, *INDEXES_AND_ENCRYPTION))
     # parquet.thrift: deprecated, and 0 where the metadata is in the footer alone.
     struct.set(ColumnChunk.FILE_OFFSET, thrift.I64, 0)
 
@@ -360,7 +347,7 @@ class ModularWriter:
             raise ConfigurationError(
                 f"the key-value metadata names {ENTRY.decode()}, which files with protected columns alone may have: rename that entry"
             )
-        self._footer = footer.copy(without=_OF_THE_OLD_FILE_IN_FOOTER)
+        self._footer = footer.copy(without=ENCRYPTION_IN_FOOTER)
         self._rows = rows
 
     def add_groups(self, groups: Iterable[tuple[Struct, Sequence[PlacedChunk]]]) -> None:

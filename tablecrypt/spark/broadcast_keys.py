@@ -15,7 +15,7 @@ broadcasts.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -46,7 +46,7 @@ def brings_keys_by_spark(catalog_properties: Mapping[str, str]) -> bool:
     return names.SPARK_EXECUTOR_KEYS.chosen(catalog_properties) == "spark"
 
 
-def issue_by_broadcast(spark: SparkSession, key_id: str, random: Callable[[int], bytes] = secrets.token_bytes) -> tuple[JobTicket, JobKey]:
+def issue_by_broadcast(spark: SparkSession, key_id: str) -> tuple[JobTicket, JobKey]:
     """Make a job's key and id, and the ticket for its executors.
 
     Args:
@@ -56,10 +56,10 @@ def issue_by_broadcast(spark: SparkSession, key_id: str, random: Callable[[int],
     reason = _unsupported_broadcast(spark)
     if reason is not None:
         raise ConfigurationError(f"{names.SPARK_EXECUTOR_KEYS.name}=spark: {reason}")
-    job_id, key = random(JOB_ID_LENGTH), random(JOB_KEY_LENGTH)
+    job_id, key = secrets.token_bytes(JOB_ID_LENGTH), secrets.token_bytes(JOB_KEY_LENGTH)
     # A pickled broadcast is its number alone: Spark brings the value to executors of this application only.
     ticket = BroadcastTicket(job_id, key_id, b"", {}, spark.sparkContext.broadcast(key))
-    return ticket, JobKey(job_id, Secret(key), random)
+    return ticket, JobKey(job_id, Secret(key))
 
 
 def _unsupported_broadcast(spark: SparkSession) -> str | None:

@@ -268,16 +268,13 @@ def prepare(schema: StructType, located: LocatedTable, options: WriteOptions) ->
         check_can_replace_partitions(located, options.branch)
 
 
-def write_partition(
-    ticket: JobTicket, encrypted_access: bytes, batches: Iterable[pa.RecordBatch], first_number: int = 0
-) -> Iterator[pa.RecordBatch]:
+def write_partition(ticket: JobTicket, encrypted_access: bytes, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Write one partition's rows and yield one row with its files, encrypted; nothing for no rows. Runs on an executor.
 
     Args:
         ticket: of the job.
         encrypted_access: the SHARED message, a TableAccess.
         batches: the rows.
-        first_number: what the number of the Spark partition is added to, for the number of the result.
 
     Raises:
         ConfigurationError: a value that its column cannot hold.
@@ -290,8 +287,7 @@ def write_partition(
     first, filled = rows_of_partition
     job = open_task(ticket, encrypted_access)
     files = job.write(_as_reader(first.schema, filled, job.metadata.schema()))
-    number = first_number + job.number
-    yield result_batch(number, replace(job, number=number).encrypted_result(files))
+    yield result_batch(job.number, job.encrypted_result(files))
 
 
 def commit_written(located: LocatedTable, files: list[DataFile], options: WriteOptions) -> Snapshot | None:

@@ -42,18 +42,17 @@ from tablecrypt.parquet.protected.hidden_columns import of_shown_columns
 from tablecrypt.parquet.protected.placeholders import nulls_of_error_placeholder
 from tablecrypt.parquet.protected.protected_layout import ProtectedLayout
 from tablecrypt.parquet.storage import FileView, Sink, Source
-from tablecrypt.parquet.structs import ColumnChunk, ColumnMetaData, FileMetaData, RowGroup, SchemaElement
+from tablecrypt.parquet.structs import (
+    BLOOM_FILTER,
+    INDEXES_AND_ENCRYPTION,
+    ColumnChunk,
+    ColumnMetaData,
+    FileMetaData,
+    RowGroup,
+    SchemaElement,
+)
 from tablecrypt.parquet.thrift import Struct
 
-_NOT_IN_A_PLACEHOLDER: Final = (
-    ColumnChunk.OFFSET_INDEX_OFFSET,
-    ColumnChunk.OFFSET_INDEX_LENGTH,
-    ColumnChunk.COLUMN_INDEX_OFFSET,
-    ColumnChunk.COLUMN_INDEX_LENGTH,
-    ColumnChunk.CRYPTO_METADATA,
-    ColumnChunk.ENCRYPTED_COLUMN_METADATA,
-)
-_NOT_IN_METADATA: Final = (ColumnMetaData.BLOOM_FILTER_OFFSET, ColumnMetaData.BLOOM_FILTER_LENGTH)
 _GAP: Final = 64 * 1024
 """Between the spaces for hidden columns, so that pyarrow fetches one at a time."""
 
@@ -219,7 +218,7 @@ class OpenedView(FileView):
 
     def _opened(self, placeholder: Chunk, values: Chunk) -> Struct:
         """The ColumnChunk of a placeholder whose pages are those of its hidden column, or its own as nulls, in the clear."""
-        metadata = values.metadata.copy(without=_NOT_IN_METADATA)
+        metadata = values.metadata.copy(without=BLOOM_FILTER)
         with described(values.location, f"the metadata of {values.ordinals}"):
             replaced = placeholder.metadata
             # The schema's, too: key metadata binds what it says, and Arrow decodes pages by it.
@@ -240,7 +239,7 @@ class OpenedView(FileView):
             if offset:
                 metadata.set(field_id, thrift.I64, offset + moved)
 
-        chunk = placeholder.struct.copy(without=_NOT_IN_A_PLACEHOLDER)
+        chunk = placeholder.struct.copy(without=INDEXES_AND_ENCRYPTION)
         chunk.set(ColumnChunk.META_DATA, thrift.STRUCT, metadata)
 
         return chunk
