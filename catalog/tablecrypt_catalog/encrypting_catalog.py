@@ -47,7 +47,7 @@ from tablecrypt.table.updates import (
     check_migration,
     with_copies,
 )
-from tablecrypt_catalog._pyiceberg.metastore import MetastoreCatalogAdapter, iceberg_schema
+from tablecrypt_catalog._pyiceberg.metastore import Commit, MetastoreCatalogAdapter, iceberg_schema
 from tablecrypt_catalog.new_table import NewTable, checked_existing
 from tablecrypt_catalog.pins.client import ClientPins, PinCheck
 from tablecrypt_catalog.pins.record import TrustedTable, creation, moves_of, table_version
@@ -467,63 +467,53 @@ class EncryptionMixin(EncryptingCatalog, MetastoreCatalogAdapter):
         loaded = super().load_table(identifier)  # type: ignore[safe-super]
         return opened_table(self, loaded, lambda seen, _: pin_check.accept_rollback(seen))
 
-    def stage_commit(
-        self, current: Table | None, identifier: Identifier, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
-    ) -> StagedTable:
+    def stage_commit(self, current: Table | None, commit: Commit) -> StagedTable:
         """Return the table as a commit will leave it, on the base that PyIceberg's catalog has loaded."""
         if current is not None:
             # The base of a commit is checked like a load: a commit on edited metadata would make the edit authentic.
-            current = opened_table(self, current, self.client_pins.begin_check(identifier).verify_base)
-        return self.stage_on(current, identifier, requirements, updates)
+            current = opened_table(self, current, self.client_pins.begin_check(commit.identifier).verify_base)
+        return self.stage_on(current, commit)
 
-    def stage_on(
-        self, current: Table | None, identifier: Identifier, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
-    ) -> StagedTable:
+    def stage_on(self, current: Table | None, commit: Commit) -> StagedTable:
         """Return the table as a commit will leave it, after checking what must hold for every commit to an encrypted table.
 
         Args:
             current: what the commit is based on, checked like a load; None for a new table.
-            identifier, requirements, updates: the commit's.
+            commit: what is asked.
         """
-        check_updates(self.client_properties, identifier, updates)
-        if current is None and any(isinstance(update, UpgradeToVersion3Update) for update in updates):
-            return self._stage_creation(identifier, requirements, updates)
-
+        check_updates(self.client_properties, commit.identifier, commit.updates)
+        if current is None and any(isinstance(update, UpgradeToVersion3Update) for update in commit.updates):
+            return self._stage_creation(commit)
         if current is not None and isinstance(current.metadata, EncryptedTableMetadata):
-            return self._stage_change(current, identifier, requirements, updates)
+            return self._stage_change(current, commit)
 
-        staged = self.stage_as_pyiceberg(current, identifier, requirements, with_copies(current.metadata if current else None, updates))
+        copied = with_copies(current.metadata if current else None, commit.updates)
+        staged = self.stage_as_pyiceberg(current, commit._replace(updates=copied))
         if isinstance(staged.metadata, EncryptedTableMetadata):
             check_migration(staged.metadata)
         else:
-            refuse_plain_table(self.client_properties, identifier, staged.metadata)
+            refuse_plain_table(self.client_properties, commit.identifier, staged.metadata)
 
         return staged
 
-    def _stage_change(
-        self, base: Table, identifier: Identifier, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
-    ) -> StagedTable:
-        for requirement in requirements:
+    def _stage_change(self, base: Table, commit: Commit) -> StagedTable:
+        for requirement in commit.requirements:
             requirement.validate(base.metadata)
-        metadata = update_table_metadata(base.metadata, with_copies(base.metadata, updates), metadata_location=base.metadata_location)
+        updates = with_copies(base.metadata, commit.updates)
+        metadata = update_table_metadata(base.metadata, updates, metadata_location=base.metadata_location)
         check_commit(base.metadata, metadata)
 
         before = table_version(base.metadata, base.metadata_location, None)
-        staged = self._staged(identifier, metadata, 0 if before.version is None else before.version + 1)
+        staged = self._staged(commit.identifier, metadata, 0 if before.version is None else before.version + 1)
         after = table_version(metadata, staged.metadata_location, None)
-        TrustedTable(".".join(identifier), before).verify_update(after, moved=moves_of(updates))
+        TrustedTable(".".join(commit.identifier), before).verify_update(after, moved=moves_of(commit.updates))
 
         return staged
 
     def _staged(self, identifier: Identifier, metadata: TableMetadata, number: int) -> StagedTable:
         location = location_provider(metadata).new_table_metadata_file_location(number)
-        return StagedTable(
-            identifier=identifier,
-            metadata=metadata,
-            metadata_location=location,
-            io=self.load_file_io(metadata.properties, location),
-            catalog=cast("Catalog", self),
-        )
+        io = self.load_file_io(metadata.properties, location)
+        return StagedTable(identifier, metadata, location, io, cast("Catalog", self))
 
     @staticmethod
     def metadata_to_write(metadata: TableMetadata) -> TableMetadata:
@@ -532,10 +522,8 @@ class EncryptionMixin(EncryptingCatalog, MetastoreCatalogAdapter):
             return metadata
         return encrypted_metadata(metadata)
 
-    def _stage_creation(
-        self, identifier: Identifier, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
-    ) -> StagedTable:
-        for requirement in requirements:
+    def _stage_creation(self, commit: Commit) -> StagedTable:
+        for requirement in commit.requirements:
             requirement.validate(None)
         nothing: dict[str, Any] = {
             **self.empty_metadata_fields(),
@@ -547,11 +535,11 @@ class EncryptionMixin(EncryptingCatalog, MetastoreCatalogAdapter):
             "sort_orders": [],
             "encryption_keys": [],
         }
-        built = update_table_metadata(EncryptedTableMetadata.model_construct(**nothing), with_copies(None, updates))
+        built = update_table_metadata(EncryptedTableMetadata.model_construct(**nothing), with_copies(None, commit.updates))
         # model_construct above validates nothing: this reads the metadata as every other client will.
         metadata = EncryptedTableMetadata.model_validate_json(built.model_dump_json())
         check_commit(metadata, metadata)
-        return self._staged(identifier, metadata, 0)
+        return self._staged(commit.identifier, metadata, 0)
 
 
 @cache

@@ -12,7 +12,6 @@ from typing import Any
 
 from pyiceberg.catalog import METADATA_LOCATION
 from pyiceberg.table import StagedTable, Table
-from pyiceberg.table.update import TableRequirement, TableUpdate
 from pyiceberg.typedef import Identifier
 
 from tablecrypt import properties as names
@@ -20,6 +19,7 @@ from tablecrypt.errors import ConfigurationError
 from tablecrypt.table.metadata import write_metadata_file
 from tablecrypt.table.table_files import folders_named
 from tablecrypt_catalog._pyiceberg.glue import GlueCatalogAdapter
+from tablecrypt_catalog._pyiceberg.metastore import Commit
 from tablecrypt_catalog.new_table import NewTable
 from tablecrypt_catalog.pinned_entries import PinnedEntries
 from tablecrypt_catalog.pins.client import PinCheck
@@ -70,17 +70,15 @@ class EncryptedGlueCatalog(PinnedEntries, GlueCatalogAdapter):
 
         return encrypted_table(self, staged, metadata, seen)
 
-    def stage_commit(
-        self, current: Table | None, identifier: Identifier, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
-    ) -> StagedTable:
+    def stage_commit(self, current: Table | None, commit: Commit) -> StagedTable:
         """Return the table as a commit will leave it, with the parameters that pin it."""
-        staged = super().stage_commit(current, identifier, requirements, updates)
+        staged = super().stage_commit(current, commit)
         if names.KEY_ID.name not in staged.metadata.properties:
             return staged
 
         if current is None:
-            self.check_holds_encrypted(identifier)
-        pins = staged_parameters(staged, current, moves_of(updates))
+            self.check_holds_encrypted(commit.identifier)
+        pins = staged_parameters(staged, current, moves_of(commit.updates))
 
         # PyIceberg adds a commit's properties to the parameters that are there: one that was removed must be named to go.
         return PinnedStagedTable(staged, staged.name(), {names.DATA_KEY_LENGTH.name: "", **pins} if current is not None else pins)

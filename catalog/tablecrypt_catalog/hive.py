@@ -29,6 +29,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final, cast
 
 from tablecrypt_catalog._pyiceberg.hive import HiveCatalogAdapter  # first: it says which extra brings the client of the metastore
+from tablecrypt_catalog._pyiceberg.metastore import Commit
 
 # isort: split
 from hive_metastore.ThriftHiveMetastore import Client
@@ -37,8 +38,6 @@ from hive_metastore.ttypes import Table as HiveTable
 from pyiceberg.catalog import ICEBERG, METADATA_LOCATION, TABLE_TYPE
 from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException, WaitingForLockException
 from pyiceberg.table import StagedTable, Table
-from pyiceberg.table.update import TableRequirement, TableUpdate
-from pyiceberg.typedef import Identifier
 from thrift.Thrift import TException
 from thrift.transport.TTransport import TTransportException
 
@@ -108,14 +107,12 @@ class EncryptedHiveCatalog(PinnedEntries, HiveCatalogAdapter):
         file = MetadataFile(table.metadata_location, metadata.model_dump_json().encode())
         return pinning_parameters(metadata, file, folders_named(metadata))
 
-    def stage_commit(
-        self, current: Table | None, identifier: Identifier, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
-    ) -> StagedTable:
+    def stage_commit(self, current: Table | None, commit: Commit) -> StagedTable:
         """Return the table as a commit will leave it, with the parameters that pin it."""
-        staged = super().stage_commit(current, identifier, requirements, updates)
+        staged = super().stage_commit(current, commit)
         if names.KEY_ID.name not in staged.metadata.properties:
             return staged
-        return PinnedStagedTable(staged, identifier, staged_parameters(staged, current, moves_of(updates)))
+        return PinnedStagedTable(staged, commit.identifier, staged_parameters(staged, current, moves_of(commit.updates)))
 
     def parameters_of(self, database: str, name: str) -> Mapping[str, str]:
         """Return the parameters of an entry."""

@@ -32,6 +32,7 @@ from sqlalchemy.orm import Session
 from tablecrypt.errors import ConfigurationError, MissingExtraError
 from tablecrypt.files.locations import is_relative, scheme_of
 from tablecrypt.table.metadata import PARSED, EncryptedTableMetadata, MetadataFile, read_metadata_file, write_metadata_file
+from tablecrypt_catalog._pyiceberg.metastore import Commit
 from tablecrypt_catalog._pyiceberg.sql import SqlCatalogAdapter
 from tablecrypt_catalog.encrypting_catalog import EncryptionMixin
 from tablecrypt_catalog.new_table import NewTable
@@ -279,7 +280,7 @@ class EncryptedSqlCatalog(EncryptionMixin, SqlCatalogAdapter):
 
         pin_check = self.client_pins.begin_check(table.name())
         current = self._current(table.name(), pin_check)
-        staged = self.stage_on(current, table.name(), requirements, updates)
+        staged = self.stage_on(current, Commit(table.name(), requirements, updates))
         if current is not None and staged.metadata == current.metadata:
             return CommitTableResponse(metadata=current.metadata, metadata_location=current.metadata_location)
 

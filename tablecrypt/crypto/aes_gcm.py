@@ -51,7 +51,7 @@ class AesGcm:
 
     def encrypt_detached(self, nonce: bytes, plaintext: Buffer, aad: bytes) -> bytes:
         """Return ciphertext | tag, for a caller that writes the nonce itself and so saves a copy of both."""
-        _check_nonce(nonce)
+        _check_length("nonce", len(nonce), NONCE_LENGTH)
         return self._cipher.encrypt(nonce, memoryview(plaintext), aad)
 
     def decrypt(self, encrypted: Buffer, aad: bytes) -> bytes:
@@ -88,10 +88,6 @@ class AesGcm:
 def _check_openable(encrypted: memoryview) -> None:
     if encrypted.nbytes < OVERHEAD:
         raise AuthenticationError(f"{encrypted.nbytes} bytes are too few for a nonce and a tag ({OVERHEAD})")
-
-
-def _check_nonce(nonce: bytes) -> None:
-    _check_length("nonce", len(nonce), NONCE_LENGTH)
 
 
 def _check_length(name: str, actual: int, expected: int) -> None:

@@ -120,7 +120,7 @@ def identifiers_of(catalog: Catalog, include: Sequence[str] = (), exclude: Seque
     included, excluded = names_of("include", include), names_of("exclude", exclude)
     names = {".".join(each): each for each in _identifiers(catalog)}
     for argument, glob in (*(("include", each) for each in included), *(("exclude", each) for each in excluded)):
-        if not _matching(names, glob):
+        if not any(fnmatchcase(name, glob) for name in names):
             tables = counted(len(names), "table", "tables")
             raise ConfigurationError(f"{argument} {glob!r} matches none of the {tables} of catalog {catalog.name}{_near(glob, names)}")
 
@@ -167,10 +167,6 @@ def tables_near(catalog: Catalog, name: str) -> str:
     except Exception as error:  # noqa: BLE001  without permission to list, the error says only that there is no such table
         logger.debug("no names near %s: %s", name, error)
         return ""
-
-
-def _matching(names: Iterable[str], glob: str) -> list[str]:
-    return [name for name in names if fnmatchcase(name, glob)]
 
 
 def _near(glob: str, names: Iterable[str]) -> str:

@@ -436,7 +436,7 @@ class StatedLayout:
         if current is None or current is stated:
             return
 
-        types = dict(_types(written.as_struct()))
+        types = {field_id: each for field_id, _, each in _named_types(written.as_struct())}
 
         for field_id, name, now in _named_types(current.as_struct()):
             # A column that the manifest does not have is newer than it.
@@ -469,10 +469,6 @@ def _named_types(owner: IcebergType, prefix: str = "") -> Iterator[tuple[int, st
     for field in fields_in(owner):
         yield field.field_id, prefix + field.name, field.field_type
         yield from _named_types(field.field_type, f"{prefix}{field.name}.")
-
-
-def _types(owner: IcebergType) -> Iterator[tuple[int, IcebergType]]:
-    return ((field_id, each) for field_id, _, each in _named_types(owner))
 
 
 def _may_become(before: IcebergType, now: IcebergType) -> bool:

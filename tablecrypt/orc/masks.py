@@ -237,7 +237,7 @@ class Redact(Mask):
     def double(self, value: float) -> float:
         """Redact one floating-point number. NaN counts as the largest negative number."""
         if self._unmasked_ranges:
-            return self._double_with_kept_digits(value)
+            return float(self._numeric_text(repr(value)))
         if value == 0 or self._digit == 0:
             return self._digit * 1.11111
 
@@ -302,9 +302,6 @@ class Redact(Mask):
         return "".join(
             digit if character.isdecimal() and not self._is_kept(index, len(text)) else character for index, character in enumerate(text)
         )
-
-    def _double_with_kept_digits(self, value: float) -> float:
-        return float(self._numeric_text(repr(value)))
 
     def _number_rule(self, kind: pa.DataType) -> Callable[[Any], Any] | None:
         if pt.is_boolean(kind):

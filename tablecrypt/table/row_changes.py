@@ -350,7 +350,7 @@ class Upsert:
 
     def _without(self, numbers: pa.ChunkedArray) -> pa.Table:
         """Return the rows but those with these numbers."""
-        return self.rows.filter(pc.invert(pc.is_in(_numbers(self.rows), value_set=numbers.combine_chunks())))
+        return self.rows.filter(pc.invert(pc.is_in(pa.arange(0, self.rows.num_rows), value_set=numbers.combine_chunks())))
 
     @property
     def _schema(self) -> Schema:
@@ -436,7 +436,7 @@ def keys_filter(keys: pa.Table, schema: Schema, few: int = FEW_KEYS) -> BooleanE
         return upsert_util.create_match_filter(keys, keys.column_names)
     ranges = (_ranges(name, keys.column(name)) for name in keys.column_names if isinstance(schema.find_type(name), _ORDERED))
     every: BooleanExpression = AlwaysTrue()
-    return reduce(_both, ranges, every)
+    return reduce(And, ranges, every)
 
 
 def _ranges(name: str, values: pa.ChunkedArray) -> BooleanExpression:
@@ -456,15 +456,7 @@ def _ranges(name: str, values: pa.ChunkedArray) -> BooleanExpression:
         for start, end in zip(starts, ends, strict=True)
     ]
 
-    return reduce(_either, each)
-
-
-def _both(one: BooleanExpression, other: BooleanExpression) -> BooleanExpression:
-    return And(one, other)
-
-
-def _either(one: BooleanExpression, other: BooleanExpression) -> BooleanExpression:
-    return Or(one, other)
+    return reduce(Or, each)
 
 
 def _unequal(new: pa.ChunkedArray, existing: pa.Array) -> pa.Array:
@@ -498,7 +490,3 @@ def _without(rows: pa.RecordBatch, places: Positions) -> pa.RecordBatch:
     is_kept = np.ones(rows.num_rows, np.bool_)
     is_kept[places] = False
     return rows.filter(pa.array(is_kept))
-
-
-def _numbers(rows: pa.Table) -> pa.Array:
-    return pa.arange(0, rows.num_rows)

@@ -288,7 +288,7 @@ class EncryptedProducer(ProducerAdapter):
         ending, further_fields = (COPIED_NAME_ENDING, header_field(copied_files)) if copied_files else ("", {})
         return ManifestWriterV3(
             spec=spec,
-            schema=self._schema_of(spec),
+            schema=schema_of_spec(spec, self.schema(), self.table_metadata.schemas),
             output_file=self.table_io.new_encrypted_output(self.next_manifest_location(ending)),
             snapshot_id=self.snapshot_id,
             avro_compression=self.compression,
@@ -301,9 +301,6 @@ class EncryptedProducer(ProducerAdapter):
         # A column that was dropped is protected still, and its values are in entries of old files.
         columns = ColumnPolicy.from_properties(self.table_metadata.properties).columns
         return frozenset(each for schema in self.table_metadata.schemas if columns for each in covering(columns, schema))
-
-    def _schema_of(self, spec: PartitionSpec) -> Schema:
-        return schema_of_spec(spec, self.schema(), self.table_metadata.schemas)
 
     def _with_copied_files(self, manifests: list[ManifestFile]) -> list[ManifestFile]:
         """Write those new manifests again that are to remember files which rows were copied from, and do not."""

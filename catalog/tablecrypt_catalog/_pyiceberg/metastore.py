@@ -8,7 +8,7 @@ Catalog: _convert_schema_if_needed
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from pyiceberg.catalog import Catalog, MetastoreCatalog
 from pyiceberg.exceptions import NoSuchNamespaceError
@@ -33,13 +33,19 @@ def iceberg_schema(schema: Schema | pa.Schema) -> Schema:
     return Catalog._convert_schema_if_needed(schema, 3)
 
 
+class Commit(NamedTuple):
+    """What is asked of a catalog that is to commit to a table."""
+
+    identifier: Identifier
+    requirements: tuple[TableRequirement, ...]
+    updates: tuple[TableUpdate, ...]
+
+
 class MetastoreCatalogAdapter(MetastoreCatalog):
     """A catalog that keeps its own compare-and-swap while the metadata that it swaps in is ours."""
 
     @abstractmethod
-    def stage_commit(
-        self, current: Table | None, identifier: Identifier, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
-    ) -> StagedTable:
+    def stage_commit(self, current: Table | None, commit: Commit) -> StagedTable:
         """Return the table as the commit will leave it."""
 
     @staticmethod
@@ -51,11 +57,9 @@ class MetastoreCatalogAdapter(MetastoreCatalog):
     def load_file_io(self, properties: Properties, location: str) -> FileIO:
         """Return the FileIO for a location, made of the client's properties alone."""
 
-    def stage_as_pyiceberg(
-        self, current: Table | None, identifier: Identifier, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
-    ) -> StagedTable:
+    def stage_as_pyiceberg(self, current: Table | None, commit: Commit) -> StagedTable:
         """Stage a commit the way PyIceberg's own catalog does."""
-        return super()._update_and_stage_table(current, identifier, requirements, updates)
+        return super()._update_and_stage_table(current, *commit)
 
     def stage_new_table(self, *args: Any, **kwargs: Any) -> StagedTable:
         """Return a new table as PyIceberg makes it, not committed, without a look at its namespace."""
@@ -86,7 +90,7 @@ class MetastoreCatalogAdapter(MetastoreCatalog):
         requirements: tuple[TableRequirement, ...],
         updates: tuple[TableUpdate, ...],
     ) -> StagedTable:
-        return self.stage_commit(current_table, table_identifier, requirements, updates)
+        return self.stage_commit(current_table, Commit(table_identifier, requirements, updates))
 
     def _resolve_table_location(self, location: str | None, database_name: str, table_name: str) -> str:
         # PyIceberg would put it into the folder of all tables of its namespace, or of another table, or where no file can be named.

@@ -236,7 +236,8 @@ def _exposed(
     schema = metadata.schema()
     for field_id in policy.columns:
         name = schema.find_column_name(field_id) or str(field_id)
-        leaves = {each for each in schema.field_ids if schema.find_column_name(each) in metrics_names(_only(policy, field_id), schema)}
+        told_of = metrics_names(ColumnPolicy.of([policy.columns[field_id]]), schema)
+        leaves = {each for each in schema.field_ids if schema.find_column_name(each) in told_of}
         # The footer decides, which the file's DEK authenticates: an edit of metadata.json cannot make a bare column look hidden.
         bare = [place for place, found in columns.items() if field_id in found.present and field_id not in found.hidden_columns]
         stated = [file.location for file in files if file.metrics & leaves]
@@ -285,10 +286,6 @@ def _hidden_column_findings(
     ):
         for field_id, places in by_column.items():
             yield Finding(kind, schema.find_column_name(field_id) or str(field_id), f"{_files(places)} {what}: {_some(places)}")
-
-
-def _only(policy: ColumnPolicy, field_id: int) -> ColumnPolicy:
-    return ColumnPolicy.of([policy.columns[field_id]])
 
 
 def _files(places: list[str]) -> str:

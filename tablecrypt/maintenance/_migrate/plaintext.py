@@ -124,7 +124,7 @@ def plaintext_left(table: EncryptedTable, refused: Mapping[str, str]) -> Iterato
         with suppress(FileNotFoundError):
             yield PlaintextLeft(named, len(io.new_input(named)), f"a file that the plain table named: it {reason}")
     location = table.location().rstrip("/")
-    plain_metadata = {canonical(each) for each in _plain_metadata_locations(table)}
+    plain_metadata = {canonical(location) for location, metadata in _metadata_log(table) if _is_plain(metadata)}
     known = {canonical(each) for each in known_locations(table)} - plain_metadata
     unknown = []
 
@@ -166,10 +166,6 @@ def _delete(io: TableFileIO, location: str) -> int:
     finally:
         delete_checksums(io, location)
     return 1
-
-
-def _plain_metadata_locations(table: EncryptedTable) -> Iterable[str]:
-    return [location for location, metadata in _metadata_log(table) if _is_plain(metadata)]
 
 
 def _is_plain(metadata: TableMetadata) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Final
@@ -96,16 +96,12 @@ def _changes(changes: AuditChanges, numbers: dict[str, int]) -> _Changes:
     tables = []
     for each in changes.tables:
         groups = (("new", "New", each.new), ("gone", "Resolved", each.gone), ("changed", "Changed", each.changed))
-        shown = tuple((style, title, len(found), tuple(map(_change, _cut(found)))) for style, title, found in groups if found)
+        shown = tuple((style, title, len(found), tuple(map(_change, found[:SHOWN_CHANGES]))) for style, title, found in groups if found)
         shares = None in (each.encrypted_before, each.encrypted_now) or each.encrypted_before == each.encrypted_now
         share = "" if shares else f"{_share(each.encrypted_before)} → {_share(each.encrypted_now)}"
         tables.append(_TableChange(each.table, numbers.get(each.table), each.state.value, share, shown, each.keys))
 
     return _Changes(day(changes.since), len(changes.new), len(changes.gone), tuple(tables))
-
-
-def _cut(found: tuple[ChangedFinding, ...]) -> Iterable[ChangedFinding]:
-    return found[:SHOWN_CHANGES]
 
 
 def _change(each: ChangedFinding) -> _Change:

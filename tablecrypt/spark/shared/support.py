@@ -246,7 +246,7 @@ def unsupported_rows(given: SparkStruct, located: LocatedTable) -> str | None:
     if confused := names_that_spark_confuses(schema):
         return confused
 
-    for path in _defaulted(given, schema):
+    for path in _defaulted(given, schema.as_struct(), ""):
         return f"the DataFrame lacks {path}, which has a write-default"
     return unsupported_partitioning(table.spec(), schema)
 
@@ -267,22 +267,18 @@ def unsupported_store(located: LocatedTable, length_in_hadoop: Callable[[str], i
     return None
 
 
-def _defaulted(given: SparkStruct, schema: Schema) -> Iterator[str]:
-    return _defaulted_in(given, schema.as_struct(), "")
-
-
-def _defaulted_in(given: DataType, iceberg: IcebergType, path: str) -> Iterator[str]:
+def _defaulted(given: DataType, iceberg: IcebergType, path: str) -> Iterator[str]:
     from pyspark.sql import types
 
     if isinstance(given, types.StructType) and isinstance(iceberg, StructType):
         known = {field.name: field.dataType for field in given}
         for field in iceberg.fields:
             if field.name in known:
-                yield from _defaulted_in(known[field.name], field.field_type, f"{path}{field.name}.")
+                yield from _defaulted(known[field.name], field.field_type, f"{path}{field.name}.")
             elif field.write_default is not None:
                 yield path + field.name
     elif isinstance(given, types.ArrayType) and isinstance(iceberg, ListType):
-        yield from _defaulted_in(given.elementType, iceberg.element_type, f"{path}element.")
+        yield from _defaulted(given.elementType, iceberg.element_type, f"{path}element.")
     elif isinstance(given, types.MapType) and isinstance(iceberg, MapType):
-        yield from _defaulted_in(given.keyType, iceberg.key_type, f"{path}key.")
-        yield from _defaulted_in(given.valueType, iceberg.value_type, f"{path}value.")
+        yield from _defaulted(given.keyType, iceberg.key_type, f"{path}key.")
+        yield from _defaulted(given.valueType, iceberg.value_type, f"{path}value.")

@@ -168,7 +168,7 @@ class Call:
         """Return the table that an argument names, without the catalog. ConfigurationError where it names none of this catalog."""
         parts = name_parts(self.text(name))
         # `prod.orders` in the catalog prod means the table orders of a namespace prod, if there is one.
-        if len(parts) > 1 and parts[0] == self.catalog_name and not (len(parts) == 2 and self._is_namespace(parts[:1])):
+        if len(parts) > 1 and parts[0] == self.catalog_name and not (len(parts) == 2 and self.catalog.namespace_exists(parts[:1])):
             parts = parts[1:]
         return parts if len(parts) > 1 else (*self.namespace, *parts)
 
@@ -273,9 +273,6 @@ class Call:
         if value is not None and type(value) is not kind:
             raise FormatError(f"the argument {name} came as a {type(value).__name__}, not as a {kind.__name__}")
         return value
-
-    def _is_namespace(self, parts: Identifier) -> bool:
-        return self.catalog.namespace_exists(parts)
 
 
 def name_parts(name: str) -> Identifier:

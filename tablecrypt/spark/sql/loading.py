@@ -229,10 +229,6 @@ def _located(opened: OpenCatalog, identifier: Identifier) -> LocatedTable:
     return LocatedTable(opened.catalog, name, load_encrypted_table(opened.catalog, name))
 
 
-def _current(table: EncryptedTable) -> Version:
-    return Version(table.metadata.current_snapshot_id, is_writable=True)
-
-
 def _as_of(table: EncryptedTable, version: str | None, timestamp: int | None) -> Version | None:
     """Return what VERSION or TIMESTAMP AS OF asks for."""
     if version is not None:
@@ -263,7 +259,7 @@ def _moment(table: EncryptedTable, milliseconds: int) -> Version:
 
 def _branch(table: EncryptedTable, name: str) -> Version:
     if name == MAIN_BRANCH:
-        return _current(table)
+        return Version(table.metadata.current_snapshot_id, is_writable=True)
     return _ref(table, name, SnapshotRefType.BRANCH)
 
 
