@@ -63,7 +63,7 @@ from pyiceberg.typedef import IcebergBaseModel
 
 from tablecrypt import properties
 from tablecrypt.errors import ConfigurationError, FormatError, KeyIdChangedError, KeyNotFoundError, PlaintextRefusedError
-from tablecrypt.iceberg_properties import OF_TABLES
+from tablecrypt.iceberg_properties import check_icebergs_properties
 from tablecrypt.keys.column_keys import COLUMN_PREFIX, ColumnPolicy
 from tablecrypt.keys.key_ring import EncryptedKey, KeyRing, copy_of, entries_with_copies, is_copy, is_gone, is_marked, is_own, mark_of
 from tablecrypt.keys.manager import KeySettings
@@ -294,26 +294,14 @@ def check_table_properties(before: Mapping[str, str], after: Mapping[str, object
 
     Raises:
         KeyIdChangedError: encryption.key-id differs or is gone.
-        ConfigurationError: another property of encryption, or the name mapping, cannot be used; a switch that is set here is neither on nor
-            off.
+        ConfigurationError: another property of encryption, or the name mapping, cannot be used; what a property of Iceberg
+            is set to here cannot be read.
     """
     check_properties_keep_key_id(before, after)
     # Only what changes: a value that another engine set wrongly must not block commits about something else.
     check_icebergs_properties({name: value for name, value in after.items() if before.get(name) != value})
     KeySettings.of(after)
     check_name_mapping(after)
-
-
-def check_icebergs_properties(given: Mapping[str, Any]) -> None:
-    """Check what somebody sets, for an encrypted table, of the properties of Iceberg that this package knows.
-
-    Raises:
-        ConfigurationError: a value cannot be read.
-    """
-    for name, value in given.items():
-        for each in OF_TABLES:
-            if name == each.name or (each.name.endswith(".") and name.startswith(each.name)):
-                each.check(name, value)
 
 
 def check_name_mapping(table_properties: Mapping[str, object]) -> None:
