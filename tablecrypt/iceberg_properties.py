@@ -98,6 +98,21 @@ OF_FILES: Final = (
 )
 """How data files are written: checked too where a file is written, as another client may have set what cannot be used."""
 
+# A table is read in other folders, and by other users, than it was written in.
+_place: Final = partial(
+    Form,
+    scope="iceberg",
+    reader="pyiceberg.table",
+    pattern=r"([a-z][a-z0-9+.-]*:)?/.+",
+    form="an absolute path or a URI, such as s3://bucket/path: a relative one is another place wherever a program runs",
+)
+OF_PLACES: Final = (
+    _place(name="write.data.path", doc="Where data files are, if not in `data` in the table's folder."),
+    _place(name="write.metadata.path", doc="Where metadata is, if not in `metadata` in the table's folder."),
+    _place(name="write.object-storage.path", doc="An older name of `write.data.path`."),
+    _place(name="write.folder-storage.path", doc="An older name of `write.data.path`."),
+)
+
 _of_writes: Final = partial(WholeNumber, scope="iceberg", reader="pyiceberg.table")
 _switch_of_writes: Final = partial(Switch, scope="iceberg", reader="pyiceberg.table")
 OF_WRITES: Final = (
@@ -196,6 +211,7 @@ OF_TABLES: Final = (
     ACCEPT_ANY_SCHEMA,
     BLOOM_FILTERS,
     *OF_FILES,
+    *OF_PLACES,
     *OF_WRITES,
     *OF_EXPIRY,
     *OF_COMMITS,

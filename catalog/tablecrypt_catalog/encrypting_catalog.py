@@ -43,6 +43,7 @@ from tablecrypt.table.updates import (
     check_column_names,
     check_commit,
     check_migration,
+    check_partition_numbers,
     with_copies,
 )
 from tablecrypt_catalog._pyiceberg.metastore import MetastoreCatalogAdapter, iceberg_schema
@@ -312,6 +313,7 @@ class EncryptingCatalog(Catalog):
             return new
 
         check_column_names(new.fresh_schema)
+        check_partition_numbers(new.partition_spec)
         tagging = {names.COLUMN_TAGS.name: written_tags(tags)} if tags else {}
         properties = declared_at_creation({**new.properties, **tagging}, new.fresh_schema)
         if policy := ColumnPolicy.from_properties(properties):

@@ -37,11 +37,12 @@ Iceberg REST catalog specification, "TableUpdate".
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any, ClassVar, Literal, cast
+from typing import Any, ClassVar, Final, Literal, cast
 
 from pydantic import Field
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.io import FileIO
+from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema, index_by_id
 from pyiceberg.table import TableProperties
 from pyiceberg.table.metadata import TableMetadata, TableMetadataV1
@@ -59,6 +60,7 @@ from pyiceberg.table.update import (
     TableUpdate,
     UpgradeFormatVersionUpdate,
 )
+from pyiceberg.transforms import BucketTransform
 from pyiceberg.typedef import IcebergBaseModel
 
 from tablecrypt import properties
@@ -70,6 +72,8 @@ from tablecrypt.keys.manager import KeySettings
 from tablecrypt.table._pyiceberg.transactions import TableMetadataUpdateContext, apply_table_update
 from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata, encrypted_metadata, has_column_keys
 from tablecrypt.table.protection.policy import check_policy
+
+_MOST_BUCKETS: Final = 2**31
 
 
 class AssertHead(AssertRefSnapshotId):
@@ -361,6 +365,9 @@ def check_commit(before: TableMetadata, after: TableMetadata) -> None:
     check_policy(before, after)
     if after.current_schema_id != before.current_schema_id:
         check_column_names(after.schema())
+    for spec_id, spec in after.specs().items():
+        if spec_id not in before.specs():
+            check_partition_numbers(spec)
     added = [each for each in after.statistics if each not in before.statistics]
     if added or any(each not in before.partition_statistics for each in after.partition_statistics):
         raise PlaintextRefusedError(after.location, "statistics files would hold plaintext facts about the data beside an encrypted table")
@@ -370,6 +377,17 @@ def check_column_names(schema: Schema) -> None:
     """Refuse a column without a name, on whatever level: no file could be written. ConfigurationError: there is one."""
     if not all(field.name for field in index_by_id(schema).values()):
         raise ConfigurationError("the schema has a column with an empty name, which no file can hold: give it a name")
+
+
+def check_partition_numbers(spec: PartitionSpec) -> None:
+    """Refuse partition fields of 0 buckets, or of values cut to 0 letters. ConfigurationError: there is one."""
+    for field in spec.fields:
+        transform = field.transform
+        number = transform.num_buckets if isinstance(transform, BucketTransform) else getattr(transform, "width", 1)
+        if not 1 <= number < _MOST_BUCKETS:
+            raise ConfigurationError(
+                f"the partition field {field.name!r} is {transform}: its number must be between 1 and {_MOST_BUCKETS - 1}"
+            )
 
 
 def check_migration(after: TableMetadata) -> None:

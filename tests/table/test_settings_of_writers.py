@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.transforms import BucketTransform, Transform, TruncateTransform
 
 from tablecrypt.errors import ConfigurationError
 from tablecrypt_catalog import EncryptedInMemoryCatalog
 from tests.support.aws import AwsServer
 from tests.support.edited_metadata import edited
-from tests.support.tables import ENCRYPTED, ROWS, new_table, unpinned_catalog
+from tests.support.tables import ENCRYPTED, ROWS, SCHEMA, new_table, unpinned_catalog
 
 OF_FILES = [
     ("write.parquet.compression-codec", "lzo"),
@@ -91,3 +94,38 @@ def test_a_codec_is_a_word_in_letters_of_any_case_as_in_java(catalog: EncryptedI
     table = new_table(catalog, properties={"write.parquet.compression-codec": codec}, appends=[ROWS])
 
     assert table.scan().to_arrow().num_rows == ROWS.num_rows
+
+
+@pytest.mark.parametrize("name", ["write.data.path", "write.metadata.path", "write.object-storage.path", "write.folder-storage.path"])
+@pytest.mark.parametrize("place", ["", " ", "elsewhere", "./elsewhere", "~/elsewhere", "file:elsewhere", "\n/elsewhere"])
+def test_a_place_that_is_another_in_each_folder_is_not_set(catalog: EncryptedInMemoryCatalog, name: str, place: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"^{name} is .*; it must be an absolute path or a URI"):
+        catalog.create_table("db.odd", ROWS.schema, properties={**ENCRYPTED, name: place})
+    assert catalog.list_tables("db") == []
+
+
+@pytest.mark.parametrize("form", ["{}/elsewhere", "file://{}/elsewhere", "file:{}/elsewhere"])
+def test_a_place_that_is_the_same_everywhere_is_used(catalog: EncryptedInMemoryCatalog, warehouse: Path, form: str) -> None:
+    table = new_table(catalog, properties={"write.data.path": form.format(warehouse)}, appends=[ROWS])
+
+    assert table.scan().to_arrow().num_rows == ROWS.num_rows
+    assert [*(warehouse / "elsewhere").rglob("*.parquet")]
+
+
+@pytest.mark.parametrize(
+    "transform", [BucketTransform(0), BucketTransform(-3), BucketTransform(2**31), TruncateTransform(0), TruncateTransform(-1)]
+)
+def test_rows_are_not_partitioned_by_no_buckets(catalog: EncryptedInMemoryCatalog, transform: Transform[Any, Any]) -> None:
+    said = r"^the partition field '[\w-]+' is \w+\[-?\d+\]: its number must be between 1 and 2147483647$"
+    with pytest.raises(ConfigurationError, match=said):
+        catalog.create_table(
+            "db.odd", SCHEMA, partition_spec=PartitionSpec(PartitionField(1, 1000, transform, "part")), properties=ENCRYPTED
+        )
+    assert catalog.list_tables("db") == []
+    table = new_table(catalog, appends=[ROWS])
+
+    with pytest.raises(ConfigurationError, match=said), table.update_spec() as update:
+        update.add_field("id", transform)
+
+    assert table.refresh().spec().is_unpartitioned()
+    table.append(ROWS)
