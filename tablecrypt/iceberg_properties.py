@@ -9,10 +9,11 @@ holds already keeps nobody from reading it.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
-from tablecrypt.setting_kinds import Property, Switch, WholeNumber
+from tablecrypt.setting_kinds import Choice, Form, Property, Switch, WholeNumber
 
 _switch: Final = partial(Switch, scope="iceberg")
 
@@ -49,6 +50,87 @@ OF_COMMITS: Final = (
     _of_commits(name="commit.retry.min-wait-ms", default="100", doc="How long it waits first."),
     _of_commits(name="commit.retry.max-wait-ms", default="60000", doc="How long it waits at most."),
     _of_commits(name="commit.retry.total-timeout-ms", default="1800000", doc="How long all tries may take."),
+)
+
+PARTITION_SUMMARIES: Final = WholeNumber(
+    name="write.summary.partition-limit",
+    scope="iceberg",
+    reader="tablecrypt.table",
+    default="0",
+    doc="A snapshot of files in at most this many partitions says in the clear what it did to each.",
+)
+COMPRESSION: Final = Choice(
+    name="write.parquet.compression-codec",
+    scope="iceberg",
+    reader="tablecrypt.table",
+    default="zstd",
+    choices=("zstd", "gzip", "snappy", "brotli", "lz4", "lz4_raw", "uncompressed", "none"),
+    doc="zstd, gzip, snappy, brotli, lz4, lz4_raw, or uncompressed (also none).",
+)
+_of_files: Final = partial(WholeNumber, scope="iceberg", reader="tablecrypt.table", least=1)
+_metrics: Final = partial(
+    Form,
+    scope="iceberg",
+    reader="tablecrypt.table",
+    pattern=r"none|counts|full|truncate\(0*[1-9][0-9]{0,8}\)",
+    form="none, counts, full or truncate(n)",
+)
+# 0 rows a page, for one, would let Arrow's writer run for ever.
+OF_FILES: Final = (
+    COMPRESSION,
+    Form(
+        name="write.parquet.compression-level",
+        scope="iceberg",
+        reader="tablecrypt.table",
+        pattern="-?[0-9]{1,9}",
+        form="a whole number, as the codec counts its levels",
+        doc="A level of the codec.",
+    ),
+    _of_files(name="write.parquet.page-size-bytes", default="1048576", doc="Bytes of a data page."),
+    _of_files(name="write.parquet.page-row-limit", default="20000", doc="Rows of a data page, at most."),
+    _of_files(name="write.parquet.dict-size-bytes", default="2097152", least=0, doc="Bytes of a dictionary, at most."),
+    _of_files(name="write.parquet.row-group-size-bytes", default="134217728", doc="Bytes of a row group that Spark writes."),
+    _of_files(name="write.parquet.row-group-limit", default="1048576", doc="Rows of a row group, at most."),
+    _of_files(name="write.target-file-size-bytes", default="536870912", doc="Bytes of a data file."),
+    _metrics(name="write.metadata.metrics.default", default="truncate(16)", doc="none, counts, full or truncate(n): which statistics."),
+    _metrics(name="write.metadata.metrics.column.", doc="Prefix: the same of one column."),
+    PARTITION_SUMMARIES,
+)
+"""How data files are written: checked too where a file is written, as another client may have set what cannot be used."""
+
+# A table is read in other folders, and by other users, than it was written in.
+_place: Final = partial(
+    Form,
+    scope="iceberg",
+    reader="pyiceberg.table",
+    pattern=r"([a-z][a-z0-9+.-]*:)?/.+",
+    form="an absolute path or a URI, such as s3://bucket/path: a relative one is another place wherever a program runs",
+)
+OF_PLACES: Final = (
+    _place(name="write.data.path", doc="Where data files are, if not in `data` in the table's folder."),
+    _place(name="write.metadata.path", doc="Where metadata is, if not in `metadata` in the table's folder."),
+    _place(name="write.object-storage.path", doc="An older name of `write.data.path`."),
+    _place(name="write.folder-storage.path", doc="An older name of `write.data.path`."),
+)
+
+_of_writes: Final = partial(WholeNumber, scope="iceberg", reader="pyiceberg.table")
+_switch_of_writes: Final = partial(Switch, scope="iceberg", reader="pyiceberg.table")
+OF_WRITES: Final = (
+    _switch_of_writes(name="write.object-storage.enabled", default="false", doc="true: a hash in the path of each data file."),
+    _switch_of_writes(name="write.object-storage.partitioned-paths", default="true", doc="false: no partition values in these paths."),
+    _switch_of_writes(name="commit.manifest-merge.enabled", default="false", doc="true: appends merge small manifests."),
+    _of_writes(name="commit.manifest.target-size-bytes", default="8388608", least=1, doc="Bytes of a merged manifest."),
+    _of_writes(name="commit.manifest.min-count-to-merge", default="100", doc="How many manifests are merged, at least."),
+    _switch_of_writes(
+        name="write.metadata.delete-after-commit.enabled", default="false", doc="true: commits delete the oldest metadata files."
+    ),
+    _of_writes(name="write.metadata.previous-versions-max", default="100", doc="How many metadata files the log of a table names."),
+)
+_of_expiry: Final = partial(WholeNumber, scope="iceberg", reader="tablecrypt.maintenance")
+OF_EXPIRY: Final = (
+    _of_expiry(name="history.expire.max-snapshot-age-ms", default="432000000", doc="Age at which snapshots expire."),
+    _of_expiry(name="history.expire.min-snapshots-to-keep", default="1", least=1, doc="How many snapshots of a branch stay."),
+    _of_expiry(name="history.expire.max-ref-age-ms", doc="Age at which branches and tags expire; if unset, never."),
 )
 
 _of_catalogs: Final = partial(Property, scope="pyiceberg", reader="pyiceberg.catalog")
@@ -123,5 +205,31 @@ PYICEBERGS: Final = (
 )
 """Properties of PyIceberg's catalogs and FileIOs, about which tablecrypt/properties.py decides something."""
 
-OF_TABLES: Final = (GC_ENABLED, WAP_ENABLED, ACCEPT_ANY_SCHEMA, BLOOM_FILTERS, *OF_COMMITS)
-"""Properties of Iceberg's tables whose values are checked: those that this package reads by itself, and those of commits, as in Java."""
+OF_TABLES: Final = (
+    GC_ENABLED,
+    WAP_ENABLED,
+    ACCEPT_ANY_SCHEMA,
+    BLOOM_FILTERS,
+    *OF_FILES,
+    *OF_PLACES,
+    *OF_WRITES,
+    *OF_EXPIRY,
+    *OF_COMMITS,
+)
+"""Properties of Iceberg's tables whose values are checked: those that this package or PyIceberg reads, and those of commits, as in Java."""
+
+
+def check_icebergs_properties(given: Mapping[str, Any], known: Iterable[Property] = OF_TABLES) -> None:
+    """Check values of the properties of Iceberg that this package knows.
+
+    Args:
+        given: what somebody sets for an encrypted table, or all that the table has.
+        known: the properties to check.
+
+    Raises:
+        ConfigurationError: a value cannot be read.
+    """
+    for name, value in given.items():
+        for each in known:
+            if name == each.name or (each.name.endswith(".") and name.startswith(each.name)):
+                each.check(name, value)

@@ -5,6 +5,7 @@
     Switch        true, yes, on, 1 / false, no, off, 0, in letters of any case
     Choice        one of the words that it lists, in letters of any case
     WholeNumber   decimal digits, within its bounds
+    Form          a text of one form, such as truncate(16)
 
 Everything else is a ConfigurationError, the empty text and blanks around a word too. If an unknown word counted as "no", a typing error
 would turn encryption off, or skip a check, without any sign.
@@ -233,6 +234,24 @@ class WholeNumber(Property):
     def check(self, name: str, value: object) -> None:
         """Raise ConfigurationError for a value that is no such number."""
         whole_number(name, value, self.least)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Form(Property):
+    """A property whose value has a form.
+
+    Attributes:
+        pattern: a regular expression that all of the value matches, in letters of any case.
+        form: the same in words, after "it must be".
+    """
+
+    pattern: str
+    form: str
+
+    def check(self, name: str, value: object) -> None:
+        """Raise ConfigurationError for a value of another form."""
+        if not re.fullmatch(self.pattern, str(value), re.IGNORECASE | re.ASCII):
+            raise ConfigurationError(f"{name} is {_shown(value)}; it must be {self.form}")
 
 
 def _shown(value: object) -> str:

@@ -45,6 +45,7 @@ from tablecrypt.table.updates import (
     check_column_names,
     check_commit,
     check_migration,
+    check_partition_numbers,
     with_copies,
 )
 from tablecrypt_catalog._pyiceberg.metastore import Commit, MetastoreCatalogAdapter, iceberg_schema
@@ -322,10 +323,13 @@ class EncryptingCatalog(Catalog):
             return new
 
         check_column_names(new.fresh_schema)
+        check_partition_numbers(new.partition_spec)
         tagging = {names.COLUMN_TAGS.name: written_tags(tags)} if tags else {}
         properties = declared_at_creation({**new.properties, **tagging}, new.fresh_schema)
         if policy := ColumnPolicy.from_properties(properties):
-            layout = new_table_metadata(iceberg_schema(new.schema), new.partition_spec, new.sort_order, new.location or "", properties)
+            # A copy: PyIceberg takes the format version out of the properties, and the table would be made as one of version 2.
+            of_layout = dict(properties)
+            layout = new_table_metadata(iceberg_schema(new.schema), new.partition_spec, new.sort_order, new.location or "", of_layout)
             check_layout(policy, layout)
 
         return new._replace(properties=properties)

@@ -35,6 +35,7 @@ from tablecrypt.arguments import check_name_parts, check_text
 from tablecrypt.errors import ConfigurationError, FormatError, KeyIdChangedError, PlaintextRefusedError, TablecryptError
 from tablecrypt.files.deletion import NOTHING, DeletionScope
 from tablecrypt.files.encrypting_file_io import ReadRestrictions
+from tablecrypt.iceberg_properties import check_icebergs_properties
 from tablecrypt.keys.column_keys import ColumnPolicy
 from tablecrypt.keys.manager import EncryptionManager, KeySettings
 from tablecrypt.kms.factory import shared_kms
@@ -56,7 +57,7 @@ from tablecrypt.table.protection.declaration import check_master_keys
 from tablecrypt.table.protection.declaring import first_declarations
 from tablecrypt.table.table import EncryptedTable, are_plain_tables_opened
 from tablecrypt.table.table_files import TableFileIO, folders_named, folders_of
-from tablecrypt.table.updates import AddEncryptionKeyUpdate, check_icebergs_properties, check_name_mapping, with_copies
+from tablecrypt.table.updates import AddEncryptionKeyUpdate, check_name_mapping, with_copies
 from tablecrypt_catalog.pins.protected_columns import PinnedColumn
 from tablecrypt_catalog.pins.proven_heads import Proof, ProvenHeads
 from tablecrypt_catalog.pins.record import TableVersion, folders_on_first_sight, table_version

@@ -48,18 +48,19 @@ from pyiceberg.expressions import (
     SetPredicate,
     UnboundPredicate,
 )
-from pyiceberg.expressions.literals import Literal, LongLiteral, StringLiteral
+from pyiceberg.expressions.literals import DecimalLiteral, Literal, LongLiteral, StringLiteral
 from pyiceberg.expressions.visitors import bind, extract_field_ids, rewrite_not, translate_column_names
 from pyiceberg.io.pyarrow import expression_to_pyarrow, schema_to_pyarrow
 from pyiceberg.schema import Schema, prune_columns
 from pyiceberg.typedef import EMPTY_DICT, Record
-from pyiceberg.types import DoubleType, FloatType, IcebergType, TimestampNanoType, TimestamptzNanoType, UUIDType
+from pyiceberg.types import DoubleType, FloatType, IcebergType, IntegerType, LongType, TimestampNanoType, TimestamptzNanoType, UUIDType
 from pyiceberg.utils.datetime import timestamp_to_nanos, timestamptz_to_nanos
 
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.table._pyiceberg.nested_nulls import NestedIsNull, NestedNotNull
 
 _END: Final = 2**63
+_WHOLE: Final = (IntegerType, LongType)
 
 
 def check_evaluable(schema: Schema, expression: pc.Expression) -> None:
@@ -99,12 +100,13 @@ def fitted(row_filter: BooleanExpression, schema: Schema, case_sensitive: bool =
     """Return an unbound filter in which columns of nanoseconds are compared with nanoseconds, and columns in structs may be null with them.
 
     Raises:
+        ConfigurationError: a column of whole numbers is compared with a fraction.
         TypeError: a literal is neither text nor a whole number.
         ValueError: a text is no timestamp of its column's type, or none that 64 bits hold (the years 1678 to 2261).
     """
     if isinstance(row_filter, (AlwaysTrue, AlwaysFalse)):
         return row_filter
-    columns = {name: kind for name in schema.column_names if is_nano(kind := schema.find_type(name))}
+    columns = {name: kind for name in schema.column_names if is_nano(kind := schema.find_type(name)) or isinstance(kind, _WHOLE)}
     if not case_sensitive:
         columns = {name.lower(): kind for name, kind in columns.items()}
     return _rewritten(row_filter, columns, case_sensitive)
@@ -125,11 +127,24 @@ def _rewritten(expression: BooleanExpression, columns: dict[str, IcebergType], c
     if column is None:
         return expression
 
+    if isinstance(column, _WHOLE):
+        for literal in expression.literals if isinstance(expression, SetPredicate) else (expression.literal,):
+            _check_whole(expression.term.name, literal, column)
+        return expression
+
     predicate: Any = type(expression)
     if isinstance(expression, SetPredicate):
         return predicate(expression.term, {_nanoseconds(literal, column) for literal in expression.literals})  # type: ignore[no-any-return]
 
     return predicate(expression.term, _nanoseconds(expression.literal, column))  # type: ignore[no-any-return]
+
+
+def _check_whole(name: str, literal: Any, column: IcebergType) -> None:
+    # PyIceberg rounds it: a delete of `id = 1.5` would take the row 2.
+    if isinstance(literal, DecimalLiteral) and literal.value != literal.value.to_integral_value():
+        raise ConfigurationError(
+            f"the filter compares column {name!r}, a whole number ({column}), with {literal.value}: compare it with a whole number"
+        )
 
 
 def _nanoseconds(literal: Any, column: IcebergType) -> Any:

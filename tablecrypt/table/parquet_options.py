@@ -65,11 +65,10 @@ from pyiceberg.types import (
     TimestamptzType,
     TimeType,
 )
-from pyiceberg.utils.properties import property_as_int
 
 from tablecrypt.errors import ConfigurationError
-from tablecrypt.iceberg_properties import BLOOM_FILTERS
-from tablecrypt.setting_kinds import truth
+from tablecrypt.iceberg_properties import BLOOM_FILTERS, COMPRESSION, OF_FILES, check_icebergs_properties
+from tablecrypt.setting_kinds import truth, whole_number
 from tablecrypt.table._pyiceberg.arrow import parquet_writer_kwargs
 from tablecrypt.table.protection.policy import check_size, check_sizes, least_file_size
 from tablecrypt.table.protection.write_barrier import is_barrier_format
@@ -97,13 +96,16 @@ def parquet_writer_options(properties: Properties) -> dict[str, Any]:
 
     Raises:
         ConfigurationError: a property asks for another format than Parquet, for data page version 2, or for bloom filters; or for pages,
-            row groups or files of few rows in a table with protected columns (protection/policy.py).
+            row groups or files of few rows in a table with protected columns (protection/policy.py); or its value cannot be used.
     """
+    check_icebergs_properties(properties, OF_FILES)
     check_sizes(properties)
     _check_format(properties)
     _check_page_version(properties)
     _check_bloom_filters(properties)
-    return parquet_writer_kwargs(properties)
+    options = parquet_writer_kwargs({**properties, COMPRESSION.name: COMPRESSION.chosen(properties)})
+    _check_compression_level(options["compression"], options["compression_level"])
+    return options
 
 
 def row_group_limit(properties: Properties) -> int:
@@ -125,10 +127,7 @@ def with_target_file_size(metadata: M, size: int) -> M:
 
 def positive(properties: Properties, name: str, default: int) -> int:
     """Return a property that is a number above 0. ConfigurationError for any other."""
-    value = property_as_int(properties, name, default)
-    if value is None or value <= 0:
-        raise ConfigurationError(f"{name} is {value}; it must be a positive number")
-    return value
+    return whole_number(name, properties.get(name, default), least=1)
 
 
 def _check_format(properties: Properties) -> None:
@@ -144,6 +143,16 @@ def _check_page_version(properties: Properties) -> None:
             f"{PAGE_VERSION} is {version!r}; encrypted files are written with data pages of version 1, because parquet-java "
             "cannot read Arrow's encrypted pages of version 2: set v1, or remove the property"
         )
+
+
+def _check_compression_level(codec: str, level: int | None) -> None:
+    if level is None:
+        return
+    try:
+        pa.Codec(codec, compression_level=level).compress(b"x")
+    except (OSError, ValueError) as error:
+        name = TableProperties.PARQUET_COMPRESSION_LEVEL
+        raise ConfigurationError(f"{name} is {level}, and {codec} has no such level ({error}): set another, or remove it") from None
 
 
 def _check_bloom_filters(properties: Properties) -> None:

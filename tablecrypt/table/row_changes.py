@@ -49,8 +49,9 @@ from pyiceberg.table.snapshots import IsolationLevel
 from pyiceberg.types import DateType, IntegerType, LongType, StringType
 from pyroaring import BitMap64
 
+from tablecrypt.arguments import names_of
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
-from tablecrypt.errors import FormatError, PlaintextRefusedError
+from tablecrypt.errors import ConfigurationError, FormatError, PlaintextRefusedError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.parquet.uniform import UniformParquetFile
 from tablecrypt.setting_kinds import one_of
@@ -186,10 +187,11 @@ def key_columns(df: pa.Table, schema: Schema, join_cols: list[str] | None) -> li
         join_cols: the key columns; None for the schema's identifier fields.
 
     Raises:
+        ConfigurationError: `join_cols` are no names.
         ValueError: there are no key columns, or a key occurs twice.
         KeyError: a key column is not in `df`.
     """
-    keys = join_cols if join_cols is not None else identifier_columns(schema)
+    keys = list(dict.fromkeys(names_of("join_cols", join_cols))) if join_cols is not None else identifier_columns(schema)
     if not keys:
         raise ValueError("Join columns could not be found, please set identifier-field-ids or pass in explicitly.")
     if upsert_util.has_duplicate_rows(df, keys):
@@ -346,6 +348,8 @@ class Upsert:
         for key in self.keys:
             if self.rows.column(key).null_count:
                 raise ValueError(f"the key column {key} has nulls, which are equal to nothing: an upsert cannot find their rows")
+            if pa.types.is_floating(self.rows.schema.field(key).type) and pc.any(pc.is_nan(self.rows.column(key))).as_py():
+                raise ConfigurationError(f"the key column {key} has NaN, which is equal to nothing: an upsert cannot find its rows")
         return list(self._matched()) if self.rows.num_rows else []
 
     def _without(self, numbers: pa.ChunkedArray) -> pa.Table:

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from numbers import Integral
 from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias, cast
 
 import numpy as np
@@ -34,6 +35,7 @@ from pyiceberg.typedef import EMPTY_DICT
 from pyiceberg.utils.concurrent import ExecutorFactory
 
 from tablecrypt._per_process import PerProcess
+from tablecrypt.arguments import described
 from tablecrypt.errors import ConfigurationError, MissingExtraError
 from tablecrypt.files.encrypting_file_io import encrypting_io, is_local, read_restrictions_of, refuse_restricted
 from tablecrypt.manifests.avro_columns import Mask
@@ -57,6 +59,7 @@ if TYPE_CHECKING:
 
     from tablecrypt.table.datasets.engine_read import DatasetScan
 
+_MOST_ROWS: Final = 2**63 - 1
 Scan: TypeAlias = DataScan | IncrementalAppendScan
 _CONFIGURED_WORKERS: Final = PerProcess(ExecutorFactory.max_workers)
 """What PyIceberg's configuration says of it, or None. Its file is parsed at each look; PyIceberg's own executor looks once, too."""
@@ -149,6 +152,7 @@ class EncryptedDataScan(_ReadByEngines, DataScan):
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
+        _check_limit(self.limit)
         self.row_filter = fitted(self.row_filter, self.table_metadata.schema(), self.case_sensitive)
 
     # `update` makes a scan of the parameters that it finds in the signature.
@@ -249,6 +253,7 @@ class EncryptedIncrementalAppendScan(_ReadByEngines, IncrementalAppendScanAdapte
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
+        _check_limit(self.limit)
         self.row_filter = fitted(self.row_filter, self.table_metadata.schema(), self.case_sensitive)
 
     # `update` makes a scan of the parameters that it finds in the signature.
@@ -363,8 +368,13 @@ def _table(batches: Iterable[pa.RecordBatch], projected: Schema) -> pa.Table:
     return pa.concat_tables(tables, promote_options="permissive")
 
 
+def _check_limit(limit: object) -> None:
+    if limit is not None and (isinstance(limit, bool) or not isinstance(limit, Integral)):
+        raise ConfigurationError(f"limit is {described(limit)}; it must be a whole number, or None for all rows")
+
+
 def _limited(batches: Iterator[pa.RecordBatch], limit: int) -> Iterator[pa.RecordBatch]:
-    left = limit
+    left = min(limit, _MOST_ROWS)
     if left <= 0:
         return
 

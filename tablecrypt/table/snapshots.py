@@ -25,7 +25,6 @@ from typing import Any, cast
 from pyiceberg.manifest import DataFile, ManifestContent, ManifestEntry, ManifestEntryStatus, ManifestFile
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
-from pyiceberg.table import TableProperties
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRef, SnapshotRefType
 from pyiceberg.table.snapshots import (
@@ -42,6 +41,7 @@ from pyiceberg.table.update import SetSnapshotRefUpdate, TableUpdate, UpdatesAnd
 from tablecrypt.arguments import check_text
 from tablecrypt.errors import FormatError
 from tablecrypt.files.encrypting_file_io import refuse_restricted
+from tablecrypt.iceberg_properties import PARTITION_SUMMARIES
 from tablecrypt.keys.column_keys import ColumnPolicy
 from tablecrypt.keys.key_ring import EncryptedKey
 from tablecrypt.keys.manager import NewManifestListKey
@@ -553,9 +553,7 @@ def summary_counts(metadata: TableMetadata, added: Iterable[DataFile], removed: 
         metadata: the table's.
         added, removed: the files, each with the id of its partition spec.
     """
-    limit = int(
-        metadata.properties.get(TableProperties.WRITE_PARTITION_SUMMARY_LIMIT, TableProperties.WRITE_PARTITION_SUMMARY_LIMIT_DEFAULT)
-    )
+    limit = PARTITION_SUMMARIES.whole_number(metadata.properties)
     collector = SnapshotSummaryCollector(partition_summary_limit=limit)
     schema, specs = metadata.schema(), metadata.specs()
     came, went = list(added), list(removed)

@@ -32,7 +32,7 @@ from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import AuthenticationError, ConfigurationError
 from tablecrypt.files.deletion import NOTHING, DeletionScope
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO, EncryptingOutputFile, ReadRestrictions
-from tablecrypt.iceberg_properties import GC_ENABLED
+from tablecrypt.iceberg_properties import GC_ENABLED, OF_PLACES
 from tablecrypt.keys.column_keys import ColumnKeys, ColumnPolicy
 from tablecrypt.keys.key_ring import KeyRing
 from tablecrypt.keys.manager import EncryptionManager
@@ -40,7 +40,7 @@ from tablecrypt.keys.table_column_keys import TableColumnKeys
 from tablecrypt.manifests.records import EncryptedDataFile
 from tablecrypt.table.foreign_engines import PropertiesForOthers
 
-WRITE_PATHS: Final = ("write.data.path", "write.metadata.path", "write.object-storage.path", "write.folder-storage.path")
+WRITE_PATHS: Final = tuple(each.name for each in OF_PLACES)
 HALF_LENGTH: Final = 8
 _HALF_TEXT: Final = len("00000000-0000-0000")
 

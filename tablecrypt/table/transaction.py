@@ -199,9 +199,7 @@ class EncryptedTransaction(TransactionAdapter):
         self, df: pa.Table, snapshot_properties: dict[str, str] = EMPTY_DICT, branch: str | None = MAIN_BRANCH
     ) -> None:
         """Replace the partitions that occur in `df` by its rows. Every partition field must be an identity transform."""
-        if not isinstance(df, pa.Table):
-            raise ValueError(f"Expected PyArrow table, got: {df}")
-
+        _check_arrow(df, pa.Table)
         refuse_restricted(self.table.io, "dynamic_partition_overwrite")
         spec = self.table_metadata.spec()
         if spec.is_unpartitioned():
@@ -265,6 +263,7 @@ class EncryptedTransaction(TransactionAdapter):
 
         refuse_restricted(self.table.io, "upsert")
         options = CommitOptions(branch, snapshot_properties, case_sensitive, Operation.OVERWRITE)
+        _check_arrow(df, pa.Table)
         keys = key_columns(df, self.table_metadata.schema(), join_cols)
         self._check_rows(df)
         df = rows_without_views(df)
@@ -440,9 +439,7 @@ class EncryptedTransaction(TransactionAdapter):
             visible_columns(self.table_metadata, self.table_io, schema if rewrites else Schema(), filtered, ERROR)
 
     def _check_rows(self, df: pa.Table | pa.RecordBatchReader) -> None:
-        if not isinstance(df, (pa.Table, pa.RecordBatchReader)):
-            raise ValueError(f"Expected pa.Table or pa.RecordBatchReader, got: {df}")
-
+        _check_arrow(df, pa.Table, pa.RecordBatchReader)
         check_pyarrow_schema_compatible(
             self.table_metadata.schema(),
             provided_schema=df.schema,
@@ -483,3 +480,13 @@ class EncryptedCreateTransaction(CreateTransactionAdapter, EncryptedTransaction)
     def further_updates(self, metadata: TableMetadata) -> tuple[TableUpdate, ...]:
         """Return the declarations of the new table's protected columns."""
         return first_declarations(cast("EncryptedTableMetadata", metadata), self.table_io.manager.columns)
+
+
+def _check_arrow(rows: object, *kinds: type) -> None:
+    """Raise ConfigurationError for rows that are no table of Arrow. Its text ends in logs, so it has their type alone, and no values."""
+    if not isinstance(rows, kinds):
+        wanted = " or a ".join(f"pyarrow.{each.__name__}" for each in kinds)
+        raise ConfigurationError(
+            f"the rows are of the type {type(rows).__name__}; they must be a {wanted}: pyarrow.Table.from_pylist, from_pandas or "
+            "from_batches makes a table"
+        )

@@ -37,11 +37,12 @@ Iceberg REST catalog specification, "TableUpdate".
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any, ClassVar, Literal, cast
+from typing import Any, ClassVar, Final, Literal, cast
 
 from pydantic import Field
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.io import FileIO
+from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema, index_by_id
 from pyiceberg.table import TableProperties
 from pyiceberg.table.metadata import TableMetadata, TableMetadataV1
@@ -59,17 +60,20 @@ from pyiceberg.table.update import (
     TableUpdate,
     UpgradeFormatVersionUpdate,
 )
+from pyiceberg.transforms import BucketTransform
 from pyiceberg.typedef import IcebergBaseModel
 
 from tablecrypt import properties
 from tablecrypt.errors import ConfigurationError, FormatError, KeyIdChangedError, KeyNotFoundError, PlaintextRefusedError
-from tablecrypt.iceberg_properties import OF_TABLES
+from tablecrypt.iceberg_properties import check_icebergs_properties
 from tablecrypt.keys.column_keys import COLUMN_PREFIX, ColumnPolicy
 from tablecrypt.keys.key_ring import EncryptedKey, KeyRing, copy_of, entries_with_copies, is_copy, is_gone, is_marked, is_own, mark_of
 from tablecrypt.keys.manager import KeySettings
 from tablecrypt.table._pyiceberg.transactions import TableMetadataUpdateContext, apply_table_update
 from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata, encrypted_metadata, has_column_keys
 from tablecrypt.table.protection.policy import check_policy
+
+_MOST_BUCKETS: Final = 2**31
 
 
 class AssertHead(AssertRefSnapshotId):
@@ -294,26 +298,14 @@ def check_table_properties(before: Mapping[str, str], after: Mapping[str, object
 
     Raises:
         KeyIdChangedError: encryption.key-id differs or is gone.
-        ConfigurationError: another property of encryption, or the name mapping, cannot be used; a switch that is set here is neither on nor
-            off.
+        ConfigurationError: another property of encryption, or the name mapping, cannot be used; what a property of Iceberg
+            is set to here cannot be read.
     """
     check_properties_keep_key_id(before, after)
     # Only what changes: a value that another engine set wrongly must not block commits about something else.
     check_icebergs_properties({name: value for name, value in after.items() if before.get(name) != value})
     KeySettings.of(after)
     check_name_mapping(after)
-
-
-def check_icebergs_properties(given: Mapping[str, Any]) -> None:
-    """Check what somebody sets, for an encrypted table, of the properties of Iceberg that this package knows.
-
-    Raises:
-        ConfigurationError: a value cannot be read.
-    """
-    for name, value in given.items():
-        for each in OF_TABLES:
-            if name == each.name or (each.name.endswith(".") and name.startswith(each.name)):
-                each.check(name, value)
 
 
 def check_name_mapping(table_properties: Mapping[str, object]) -> None:
@@ -373,6 +365,9 @@ def check_commit(before: TableMetadata, after: TableMetadata) -> None:
     check_policy(before, after)
     if after.current_schema_id != before.current_schema_id:
         check_column_names(after.schema())
+    for spec_id, spec in after.specs().items():
+        if spec_id not in before.specs():
+            check_partition_numbers(spec)
     added = [each for each in after.statistics if each not in before.statistics]
     if added or any(each not in before.partition_statistics for each in after.partition_statistics):
         raise PlaintextRefusedError(after.location, "statistics files would hold plaintext facts about the data beside an encrypted table")
@@ -382,6 +377,17 @@ def check_column_names(schema: Schema) -> None:
     """Refuse a column without a name, on whatever level: no file could be written. ConfigurationError: there is one."""
     if not all(field.name for field in index_by_id(schema).values()):
         raise ConfigurationError("the schema has a column with an empty name, which no file can hold: give it a name")
+
+
+def check_partition_numbers(spec: PartitionSpec) -> None:
+    """Refuse partition fields of 0 buckets, or of values cut to 0 letters. ConfigurationError: there is one."""
+    for field in spec.fields:
+        transform = field.transform
+        number = transform.num_buckets if isinstance(transform, BucketTransform) else getattr(transform, "width", 1)
+        if not 1 <= number < _MOST_BUCKETS:
+            raise ConfigurationError(
+                f"the partition field {field.name!r} is {transform}: its number must be between 1 and {_MOST_BUCKETS - 1}"
+            )
 
 
 def check_migration(after: TableMetadata) -> None:

@@ -423,6 +423,7 @@ class DataFileWriter:
     ) -> DataFileWriter:
         """Make a writer of rows with this Arrow schema; arguments and errors are those of `write_data_files`."""
         schema, properties = table_metadata.schema(), table_metadata.properties
+        options = parquet_writer_options(properties)
         lineage = lineage_columns(arrow_schema, schema)
         downcast_ns = cuts_nanoseconds(arrow_schema)
         file_schema = _file_schema(schema)
@@ -442,7 +443,7 @@ class DataFileWriter:
             lineage=lineage,
             statistics=FileStatistics.of(with_lineage(file_schema, lineage), properties),
             given_schema=arrow_schema,
-            options=parquet_writer_options(properties),
+            options=options,
             row_group_size=row_group_limit(properties),
             downcast_ns=downcast_ns,
             write_uuid=write_uuid,

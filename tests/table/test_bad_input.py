@@ -323,3 +323,28 @@ def test_a_lost_commit_leaves_no_key_of_the_abandoned_attempt(catalog: Encrypted
     metadata = metadata_of(catalog.load_table("db.t"))
     keys = {key.key_id for key in metadata.encryption_keys}
     assert keys == metadata.key_ring.needed_by(str(snapshot.key_id) for snapshot in metadata.snapshots)
+
+
+NO_ARROW = {
+    "nothing": None,
+    "dicts": [{"id": 1, "text": CANARY}],
+    "columns": {"id": [1], "text": [CANARY]},
+    "a frame of pandas": ROWS.to_pandas(),
+    "a batch": ROWS.to_batches()[0],
+}
+
+
+@pytest.mark.parametrize("write", ["append", "overwrite", "upsert", "dynamic_partition_overwrite"])
+@pytest.mark.parametrize("given", NO_ARROW)
+def test_rows_that_are_no_table_of_arrow_are_refused_by_their_type_alone(table: Table, write: str, given: str) -> None:
+    rows: Any = NO_ARROW[given]
+    before = table.scan().to_arrow().num_rows
+
+    with pytest.raises(
+        ConfigurationError, match=f"^the rows are of the type {type(rows).__name__}; they must be a pyarrow.Table"
+    ) as refused:
+        getattr(table, write)(rows)
+
+    assert CANARY not in str(refused.value)
+    assert "\n" not in str(refused.value)
+    assert table.refresh().scan().to_arrow().num_rows == before

@@ -18,6 +18,7 @@ from pyiceberg.transforms import BucketTransform, DayTransform, HourTransform, I
 from pyiceberg.types import LongType, NestedField, StringType, TimestampNanoType, TimestamptzNanoType
 
 from tests.support.plaintext import CANARY
+from tests.support.protected_tables import COLUMN_KEY, TABLE_KEY, Clients
 from tests.support.tables import new_table
 
 TIMES = [1, -1, None, 10**18 + 7, 1_600_000_000_123_456_789, -(10**17), 0]
@@ -99,3 +100,15 @@ def test_what_is_no_time_of_the_column_is_refused(catalog: Catalog, compared: ob
         table.scan(row_filter=EqualTo(term="At", value=compared)).to_arrow()
     with pytest.raises((TypeError, ValueError), match=said):
         table.delete(EqualTo(term="At", value=compared))
+
+
+def test_a_table_with_protected_columns_has_nanoseconds_too(both: Clients) -> None:
+    given = pa.table({"at": pa.array([TIMES[0], None], pa.timestamp("ns")), "name": [CANARY, None]})
+    declared = {"encryption.key-id": TABLE_KEY, "encryption.column-keys": f"{COLUMN_KEY}: at"}
+
+    table = both.payroll.create_table("db.times", given.schema, properties=declared)
+    table.append(given)
+
+    assert table.metadata.format_version == 3
+    assert isinstance(table.schema().find_type("at"), TimestampNanoType)
+    assert both.payroll.load_table("db.times").scan().to_arrow().column("at").to_pylist() == given.column("at").to_pylist()

@@ -147,8 +147,8 @@ def test_uncompressed_is_a_codec(tmp_path: Path) -> None:
         ("write.parquet.page-version", "v2", "parquet-java"),
         ("write.parquet.page-version", "2.0", "parquet-java"),
         ("write.parquet.bloom-filter-enabled.column.text", "true", "bloom"),
-        ("write.target-file-size-bytes", "0", "positive"),
-        ("write.parquet.row-group-limit", "-1", "positive"),
+        ("write.target-file-size-bytes", "0", "whole number"),
+        ("write.parquet.row-group-limit", "-1", "whole number"),
     ],
 )
 def test_a_property_that_cannot_be_honoured_is_refused_before_anything_is_written(

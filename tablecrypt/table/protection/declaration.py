@@ -32,6 +32,7 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import SetPropertiesUpdate
 
 from tablecrypt import properties as names
+from tablecrypt.arguments import described
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import ConfigurationError, KeyNotFoundError, KmsAccessDeniedError, column_shown, with_sentence
 from tablecrypt.keys.column_keys import COLUMN_PREFIX, DECLARED_KEYS, DECLARED_MASK_PREFIX, ColumnMask, ColumnPolicy, ProtectedColumn
@@ -94,7 +95,12 @@ def _is_consumed(name: str) -> bool:
 
 
 def _texts(properties: Mapping[str, Any]) -> dict[str, str]:
-    """Return properties with values of text, as PyIceberg makes them. Raises pydantic's ValidationError for None."""
+    """Return properties with values of text, as PyIceberg makes them. ConfigurationError: one is None, or a name is no text."""
+    for name, value in properties.items():
+        if not isinstance(name, str):
+            raise ConfigurationError(f"the name of a property is {described(name)}; it must be a text")
+        if value is None:
+            raise ConfigurationError(f"the property {name!r} is None: give it a value, or leave it out")
     return SetPropertiesUpdate(updates=dict(properties)).updates
 
 

@@ -63,7 +63,6 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import TableProperties
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.types import IcebergType, ListType, MapType, StructType
-from pyiceberg.utils.properties import property_as_int
 
 from tablecrypt import properties as names
 from tablecrypt.errors import ColumnKeyDeniedError, ConfigurationError, KeyIdChangedError
@@ -284,8 +283,9 @@ def check_sizes(properties: Mapping[str, Any]) -> None:
 def check_size(name: str, properties: Mapping[str, Any]) -> None:
     """Raise ConfigurationError where one of these properties is below its floor, in a table with protected columns."""
     # What is no number at all is refused where it is used.
-    value = property_as_int(dict(properties), name, None)
-    if value is not None and 0 < value < LEAST[name] and ColumnPolicy.from_properties(properties):
+    text = str(properties.get(name, ""))
+    value = int(text) if text.isascii() and text.isdigit() else 0
+    if 0 < value < LEAST[name] and ColumnPolicy.from_properties(properties):
         raise ConfigurationError(
             f"{name} is {value}, and the table has protected columns: the length of few rows tells how long single values are, and "
             f"which are null. Set {LEAST[name]} or more"

@@ -1,0 +1,88 @@
+"""Filters, limits and keys that a careless caller writes are refused in one line, and no row is lost or missed by them."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyiceberg.expressions import EqualTo, In, Not
+
+from tablecrypt.errors import ConfigurationError
+from tablecrypt.maintenance import erase
+from tablecrypt.table.table import EncryptedTable
+from tablecrypt_catalog import EncryptedInMemoryCatalog
+from tests.support.plaintext import CANARY
+from tests.support.tables import ROWS, new_table
+
+FRACTIONS = ["id = 1.5", "id <= 1.5", "id > 2.5", "not (id != 0.4)", "text is null or id = 1.5", EqualTo(term="id", value=Decimal("1.5"))]
+FRACTIONS += [In(term="id", literals={Decimal("1.5"), Decimal("3")}), Not(EqualTo(term="id", value=Decimal("1.5")))]
+
+
+@pytest.fixture
+def table(catalog: EncryptedInMemoryCatalog) -> EncryptedTable:
+    return new_table(catalog, appends=[ROWS])
+
+
+@pytest.mark.parametrize("row_filter", FRACTIONS, ids=str)
+@pytest.mark.parametrize("case_sensitive", [True, False])
+def test_a_column_of_whole_numbers_is_not_compared_with_a_rounded_fraction(
+    table: EncryptedTable, row_filter: Any, case_sensitive: bool
+) -> None:
+    said = r"^the filter compares column 'id', a whole number \(long\), with [\d.]+: compare it with a whole number$"
+    with pytest.raises(ConfigurationError, match=said):
+        table.delete(row_filter, case_sensitive=case_sensitive)
+    with pytest.raises(ConfigurationError, match=said):
+        table.overwrite(ROWS, row_filter, case_sensitive=case_sensitive)
+    with pytest.raises(ConfigurationError, match=said):
+        table.scan(row_filter, case_sensitive=case_sensitive).to_arrow()
+    with pytest.raises(ConfigurationError, match=said):
+        erase(table, row_filter)
+
+    assert table.refresh().scan().to_arrow().num_rows == ROWS.num_rows
+
+
+def test_a_whole_number_with_a_point_is_one(table: EncryptedTable) -> None:
+    assert table.scan("id = 2.0").to_arrow().column("id").to_pylist() == [2]
+    assert table.scan("id >= 2.0").to_arrow().column("id").to_pylist() == [2, 3]
+
+
+@pytest.mark.parametrize("limit", ["3", 1.5, True, [1]])
+def test_a_limit_that_is_no_whole_number_is_refused(table: EncryptedTable, limit: Any) -> None:
+    with pytest.raises(ConfigurationError, match=r"^limit is an? .*; it must be a whole number, or None for all rows$"):
+        table.scan(limit=limit)
+
+
+@pytest.mark.parametrize(("limit", "rows"), [(10**30, 3), (2, 2), (0, 0), (-1, 0)])
+def test_a_limit_may_be_any_whole_number(table: EncryptedTable, limit: int, rows: int) -> None:
+    assert table.scan(limit=limit).to_arrow().num_rows == rows
+
+
+def test_one_key_column_of_an_upsert_is_one_name(table: EncryptedTable) -> None:
+    wanted: Any = "id"
+    new = pa.table({"id": pa.array([3, 4], pa.int64()), "text": [CANARY, CANARY]})
+
+    assert table.upsert(new, join_cols=wanted).rows_inserted == 1
+    assert table.upsert(new, join_cols=["id", "id"]).rows_inserted == 0
+    assert sorted(table.scan().to_arrow().column("id").to_pylist()) == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("wrong", [[1], [None], 3, b"id"])
+def test_key_columns_that_are_no_names_are_refused(table: EncryptedTable, wrong: Any) -> None:
+    with pytest.raises(ConfigurationError, match=r"^join_cols "):
+        table.upsert(ROWS, join_cols=wrong)
+
+    assert table.refresh().scan().to_arrow().num_rows == ROWS.num_rows
+
+
+@pytest.mark.parametrize("number", [1, 3000])
+def test_a_key_that_is_not_a_number_is_refused_by_its_column(catalog: EncryptedInMemoryCatalog, number: int) -> None:
+    keys = [float("nan"), *map(float, range(number))]
+    rows = pa.table({"key": keys, "text": [CANARY] * len(keys)})
+    table = new_table(catalog, appends=[rows])
+
+    with pytest.raises(ConfigurationError, match=r"^the key column key has NaN, which is equal to nothing"):
+        table.upsert(rows, join_cols=["key"])
+
+    assert table.refresh().scan().to_arrow().num_rows == rows.num_rows
