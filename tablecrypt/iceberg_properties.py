@@ -9,9 +9,8 @@ holds already keeps nobody from reading it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from tablecrypt.setting_kinds import Choice, Form, Property, Switch, WholeNumber
 
@@ -217,19 +216,3 @@ OF_TABLES: Final = (
     *OF_COMMITS,
 )
 """Properties of Iceberg's tables whose values are checked: those that this package or PyIceberg reads, and those of commits, as in Java."""
-
-
-def check_icebergs_properties(given: Mapping[str, Any], known: Iterable[Property] = OF_TABLES) -> None:
-    """Check values of the properties of Iceberg that this package knows.
-
-    Args:
-        given: what somebody sets for an encrypted table, or all that the table has.
-        known: the properties to check.
-
-    Raises:
-        ConfigurationError: a value cannot be read.
-    """
-    for name, value in given.items():
-        for each in known:
-            if name == each.name or (each.name.endswith(".") and name.startswith(each.name)):
-                each.check(name, value)

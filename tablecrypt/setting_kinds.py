@@ -254,6 +254,22 @@ class Form(Property):
             raise ConfigurationError(f"{name} is {_shown(value)}; it must be {self.form}")
 
 
+def check_values(given: Mapping[str, Any], known: Iterable[Property]) -> None:
+    """Check the values of those properties that are known, by name or by a prefix of theirs.
+
+    Args:
+        given: what somebody sets, or all that a table has.
+        known: the properties to check.
+
+    Raises:
+        ConfigurationError: a value cannot be read.
+    """
+    for name, value in given.items():
+        for each in known:
+            if name == each.name or (each.name.endswith(".") and name.startswith(each.name)):
+                each.check(name, value)
+
+
 def _shown(value: object) -> str:
     return repr(str(value)[:_MOST_SHOWN])
 

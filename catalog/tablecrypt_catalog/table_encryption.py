@@ -35,11 +35,12 @@ from tablecrypt.arguments import check_name_parts, check_text
 from tablecrypt.errors import ConfigurationError, FormatError, KeyIdChangedError, PlaintextRefusedError, TablecryptError
 from tablecrypt.files.deletion import NOTHING, DeletionScope
 from tablecrypt.files.encrypting_file_io import ReadRestrictions
-from tablecrypt.iceberg_properties import check_icebergs_properties
+from tablecrypt.iceberg_properties import OF_TABLES
 from tablecrypt.keys.column_keys import ColumnPolicy
 from tablecrypt.keys.manager import EncryptionManager, KeySettings
 from tablecrypt.kms.factory import shared_kms
 from tablecrypt.kms.resilient import AllowedKeys
+from tablecrypt.setting_kinds import check_values
 from tablecrypt.table._pyiceberg.transactions import table_identifier
 from tablecrypt.table.foreign_engines import refuse_to_ray
 from tablecrypt.table.metadata import (
@@ -449,7 +450,7 @@ def creation_properties(client_properties: Properties, table_properties: Propert
         )
 
     check_name_mapping(creation)
-    check_icebergs_properties(creation)
+    check_values(creation, OF_TABLES)
     KeySettings.of(creation)
     AllowedKeys.of(client_properties).check((str(creation[names.KEY_ID.name]),), f"the table property {names.KEY_ID.name}")
 

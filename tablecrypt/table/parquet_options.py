@@ -67,8 +67,8 @@ from pyiceberg.types import (
 )
 
 from tablecrypt.errors import ConfigurationError
-from tablecrypt.iceberg_properties import BLOOM_FILTERS, COMPRESSION, OF_FILES, check_icebergs_properties
-from tablecrypt.setting_kinds import truth, whole_number
+from tablecrypt.iceberg_properties import BLOOM_FILTERS, COMPRESSION, OF_FILES
+from tablecrypt.setting_kinds import check_values, truth, whole_number
 from tablecrypt.table._pyiceberg.arrow import parquet_writer_kwargs
 from tablecrypt.table.protection.policy import check_size, check_sizes, least_file_size
 from tablecrypt.table.protection.write_barrier import is_barrier_format
@@ -98,7 +98,7 @@ def parquet_writer_options(properties: Properties) -> dict[str, Any]:
         ConfigurationError: a property asks for another format than Parquet, for data page version 2, or for bloom filters; or for pages,
             row groups or files of few rows in a table with protected columns (protection/policy.py); or its value cannot be used.
     """
-    check_icebergs_properties(properties, OF_FILES)
+    check_values(properties, OF_FILES)
     check_sizes(properties)
     _check_format(properties)
     _check_page_version(properties)

@@ -65,10 +65,11 @@ from pyiceberg.typedef import IcebergBaseModel
 
 from tablecrypt import properties
 from tablecrypt.errors import ConfigurationError, FormatError, KeyIdChangedError, KeyNotFoundError, PlaintextRefusedError
-from tablecrypt.iceberg_properties import check_icebergs_properties
+from tablecrypt.iceberg_properties import OF_TABLES
 from tablecrypt.keys.column_keys import COLUMN_PREFIX, ColumnPolicy
 from tablecrypt.keys.key_ring import EncryptedKey, KeyRing, copy_of, entries_with_copies, is_copy, is_gone, is_marked, is_own, mark_of
 from tablecrypt.keys.manager import KeySettings
+from tablecrypt.setting_kinds import check_values
 from tablecrypt.table._pyiceberg.transactions import TableMetadataUpdateContext, apply_table_update
 from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata, encrypted_metadata, has_column_keys
 from tablecrypt.table.protection.policy import check_policy
@@ -303,7 +304,7 @@ def check_table_properties(before: Mapping[str, str], after: Mapping[str, object
     """
     check_properties_keep_key_id(before, after)
     # Only what changes: a value that another engine set wrongly must not block commits about something else.
-    check_icebergs_properties({name: value for name, value in after.items() if before.get(name) != value})
+    check_values({name: value for name, value in after.items() if before.get(name) != value}, OF_TABLES)
     KeySettings.of(after)
     check_name_mapping(after)
 
