@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
+from decimal import Decimal
 from typing import Any, Final
 
 import pyarrow as pa
@@ -48,7 +49,7 @@ from pyiceberg.expressions import (
     SetPredicate,
     UnboundPredicate,
 )
-from pyiceberg.expressions.literals import DecimalLiteral, Literal, LongLiteral, StringLiteral
+from pyiceberg.expressions.literals import Literal, LongLiteral, StringLiteral
 from pyiceberg.expressions.visitors import bind, extract_field_ids, rewrite_not, translate_column_names
 from pyiceberg.io.pyarrow import expression_to_pyarrow, schema_to_pyarrow
 from pyiceberg.schema import Schema, prune_columns
@@ -141,7 +142,7 @@ def _rewritten(expression: BooleanExpression, columns: dict[str, IcebergType], c
 
 def _check_whole(name: str, literal: Any, column: IcebergType) -> None:
     # PyIceberg rounds it: a delete of `id = 1.5` would take the row 2.
-    if isinstance(literal, DecimalLiteral) and literal.value != literal.value.to_integral_value():
+    if isinstance(literal.value, (float, Decimal)) and literal.value % 1:
         raise ConfigurationError(
             f"the filter compares column {name!r}, a whole number ({column}), with {literal.value}: compare it with a whole number"
         )

@@ -423,6 +423,7 @@ class DataFileWriter:
     ) -> DataFileWriter:
         """Make a writer of rows with this Arrow schema; arguments and errors are those of `write_data_files`."""
         schema, properties = table_metadata.schema(), table_metadata.properties
+        protection = WriteProtection.of(table_metadata, io)
         options = parquet_writer_options(properties)
         lineage = lineage_columns(arrow_schema, schema)
         downcast_ns = cuts_nanoseconds(arrow_schema)
@@ -432,7 +433,7 @@ class DataFileWriter:
             io=io,
             keys=keys,
             locations=location_provider(table_metadata),
-            protection=WriteProtection.of(table_metadata, io),
+            protection=protection,
             arrow_file_schema=pyarrow_to_schema(
                 without_lineage(arrow_schema, lineage),
                 name_mapping=schema.name_mapping,

@@ -70,9 +70,9 @@ class TestFilters:
     @pytest.mark.parametrize(
         ("row_filter", "message"),
         [
-            ("customer_id = 7.5", "customer_id holds whole numbers"),
-            ("not customer_id in (6.5, 7.5)", "customer_id holds whole numbers"),
-            ("email = 'x' or customer_id > 7.25", "customer_id holds whole numbers"),
+            ("customer_id = 7.5", "column 'customer_id', a whole number"),
+            ("not customer_id in (6.5, 7.5)", "column 'customer_id', a whole number"),
+            ("email = 'x' or customer_id > 7.25", "column 'customer_id', a whole number"),
             ("customer_id = 99999999999999999999", "true of no row"),
             ("false", "true of no row"),
             ("customer = 7", r"has no column customer\. Did you mean customer_id\?"),

@@ -7,7 +7,6 @@ true of every row of which the filter may be true.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from decimal import Decimal
 from typing import Final
 
 import pyarrow as pa
@@ -24,7 +23,6 @@ from pyiceberg.expressions import (
     IsNull,
     LessThan,
     LessThanOrEqual,
-    LiteralPredicate,
     Not,
     NotEqualTo,
     NotIn,
@@ -33,13 +31,11 @@ from pyiceberg.expressions import (
     NotStartsWith,
     Or,
     Reference,
-    SetPredicate,
     StartsWith,
     UnboundPredicate,
 )
 from pyiceberg.expressions.visitors import bind, extract_field_ids, rewrite_not
 from pyiceberg.schema import Schema
-from pyiceberg.types import IntegerType, LongType
 
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.table.filters import DeleteFilter, fitted
@@ -77,7 +73,6 @@ class ErasureFilter:
     def __init__(self, schema: Schema, expression: BooleanExpression) -> None:
         self._schema = schema
         self.expression = fitted(expression, schema)
-        _check_numbers(schema, self.expression)
         # Binding folds a comparison with a value that the column's type cannot have into true or false.
         bound = bind(schema, self.expression, case_sensitive=True)
         if isinstance(bound, AlwaysTrue):
@@ -132,21 +127,6 @@ def _possible(expression: BooleanExpression, names: frozenset[str]) -> BooleanEx
     if isinstance(expression, UnboundPredicate) and isinstance(expression.term, Reference):
         return expression if expression.term.name in names else AlwaysTrue()
     return expression
-
-
-def _check_numbers(schema: Schema, expression: BooleanExpression) -> None:
-    """Refuse to compare a column of whole numbers with a fraction: PyIceberg rounds it, so that `= 7.5` would erase the rows of 8."""
-    if isinstance(expression, (And, Or)):
-        _check_numbers(schema, expression.left)
-        _check_numbers(schema, expression.right)
-    elif isinstance(expression, Not):
-        _check_numbers(schema, expression.child)
-    elif isinstance(expression, (LiteralPredicate, SetPredicate)) and isinstance(expression.term, Reference):
-        column = expression.term.name
-        literals = expression.literals if isinstance(expression, SetPredicate) else {expression.literal}
-        fractions = (each.value for each in literals if isinstance(each.value, (float, Decimal)))
-        if isinstance(schema.find_type(column), (IntegerType, LongType)) and any(value % 1 for value in fractions):
-            raise ConfigurationError(f"the filter compares {column} with a number that has a fraction: {column} holds whole numbers")
 
 
 def shape_of(expression: BooleanExpression) -> str:
