@@ -609,7 +609,7 @@ def test_a_compression_level_that_the_codec_lacks_is_refused(spark: SparkSession
     level = {"write.parquet.compression-codec": "gzip", "write.parquet.compression-level": "11"}
     create(lake, "db.pressed", Schema(NestedField(1, "id", "long")), None, **level)
 
-    with pytest.raises(ConfigurationError, match="does not have the codec gzip of level 11"):
+    with pytest.raises(ConfigurationError, match="gzip has no such level"):
         write(spark.range(3), lake, "db.pressed")
 
 
