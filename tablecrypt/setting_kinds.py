@@ -26,7 +26,9 @@ from tablecrypt.errors import ConfigurationError
 
 ON: Final = ("true", "yes", "on", "1")
 OFF: Final = ("false", "no", "off", "0")
-_WHOLE_NUMBER: Final = re.compile("[0-9]{1,18}")
+_WHOLE_NUMBER: Final = re.compile("[0-9]{1,19}")
+_MOST: Final = 2**63 - 1
+"""The greatest of Java, where it stands for "no limit"."""
 _MOST_SHOWN: Final = 80
 _ALIKE: Final = 0.8
 OWN_NAMES_ALIKE: Final = 0.6
@@ -66,14 +68,14 @@ def one_of(name: str, value: object, choices: Iterable[str]) -> str:
 
 
 def whole_number(name: str, value: object, least: int = 0) -> int:
-    """Return a whole number of at most 18 digits.
+    """Return a whole number of at most 63 bits.
 
     Raises:
         ConfigurationError: it is not one, or is below `least`.
     """
     text = str(value)
     # int() also takes "+5", " 5", "1_000" and digits of other scripts, which other clients read otherwise.
-    if not _WHOLE_NUMBER.fullmatch(text) or int(text) < least:
+    if not _WHOLE_NUMBER.fullmatch(text) or not least <= int(text) <= _MOST:
         raise ConfigurationError(f"{name} is {_shown(value)}; it must be a whole number of at least {least}")
     return int(text)
 

@@ -167,9 +167,7 @@ MISUSES: dict[str, Operation] = {
         rows([1], 1).rename_columns(["no", "group", "value", "text"]), ["id"]
     ),
     "upsert of another column": lambda table: table.upsert(rows([1], 1).append_column("more", pa.array([1])), ["id"]),
-    "append of no Arrow data": lambda table: table.append({"id": [1]}),
     "append of another type": lambda table: table.append(rows([1], 1).set_column(0, "id", pa.array(["a"]))),
-    "overwrite with no Arrow data": lambda table: table.overwrite([1]),
     "dynamic overwrite without partitions": lambda table: table.dynamic_partition_overwrite(rows([1], 1)),
     "delete by an unknown column": lambda table: table.delete("unknown = 1"),
     "scan by an unknown column": lambda table: table.scan("unknown = 1").to_arrow(),

@@ -46,6 +46,22 @@ OF_COMMITS = [
 ]
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("write.target-file-size-bytes", str(2**63 - 1)),
+        ("history.expire.max-ref-age-ms", str(2**63 - 1)),
+        ("write.metadata.metrics.default", "FULL"),
+        ("write.metadata.metrics.column.id", "Truncate(8)"),
+        ("write.parquet.compression-codec", "GZIP"),
+    ],
+)
+def test_what_java_understands_is_taken(catalog: EncryptedInMemoryCatalog, name: str, value: str) -> None:
+    table = new_table(catalog, appends=[ROWS], properties={name: value})
+
+    assert table.scan().to_arrow().num_rows == 3
+
+
 @pytest.mark.parametrize(("name", "value"), [*OF_FILES, *OF_COMMITS])
 def test_a_value_that_cannot_be_used_is_not_set(catalog: EncryptedInMemoryCatalog, name: str, value: str) -> None:
     with pytest.raises(ConfigurationError, match=f"^{name} is '{value.replace('(0)', '.0.')}'; it must be"):

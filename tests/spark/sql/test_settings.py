@@ -183,7 +183,7 @@ def test_settings_of_the_session_say_how_rows_are_read_and_written(
         application,
         f"tablecrypt {VERSION}",
     ]
-    with pytest.raises(Exception, match="write.parquet.compression-codec is 'lost'"):
+    with pytest.raises(Exception, match=r"write\.parquet\.compression-codec is 'lost'"):
         set_up(**{"spark.sql.iceberg.compressionCodec": "lost"}).range(1).writeTo(table).append()
     refusing = set_up(**{"spark.sql.iceberg.locality.enabled": "true"})
     for statement in (f"SELECT * FROM {table}", f"DELETE FROM {table}"):
