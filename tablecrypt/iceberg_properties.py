@@ -12,7 +12,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Final
 
-from tablecrypt.setting_kinds import Choice, Form, Property, Switch, WholeNumber
+from tablecrypt.setting_kinds import Choice, Pattern, Property, Switch, WholeNumber
 
 _switch: Final = partial(Switch, scope="iceberg")
 
@@ -68,7 +68,7 @@ COMPRESSION: Final = Choice(
 )
 _of_files: Final = partial(WholeNumber, scope="iceberg", reader="tablecrypt.table", least=1)
 _metrics: Final = partial(
-    Form,
+    Pattern,
     scope="iceberg",
     reader="tablecrypt.table",
     pattern=r"none|counts|full|truncate\(0*[1-9][0-9]{0,8}\)",
@@ -77,7 +77,7 @@ _metrics: Final = partial(
 # 0 rows a page, for one, would let Arrow's writer run for ever.
 OF_FILES: Final = (
     COMPRESSION,
-    Form(
+    Pattern(
         name="write.parquet.compression-level",
         scope="iceberg",
         reader="tablecrypt.table",
@@ -99,7 +99,7 @@ OF_FILES: Final = (
 
 # A table is read in other folders, and by other users, than it was written in.
 _place: Final = partial(
-    Form,
+    Pattern,
     scope="iceberg",
     reader="pyiceberg.table",
     pattern=r"([a-z][a-z0-9+.-]*:)?/.+",

@@ -5,7 +5,7 @@
     Switch        true, yes, on, 1 / false, no, off, 0, in letters of any case
     Choice        one of the words that it lists, in letters of any case
     WholeNumber   decimal digits, within its bounds
-    Form          a text of one form, such as truncate(16)
+    Pattern       a text of one form, such as truncate(16)
 
 Everything else is a ConfigurationError, the empty text and blanks around a word too. If an unknown word counted as "no", a typing error
 would turn encryption off, or skip a check, without any sign.
@@ -239,7 +239,7 @@ class WholeNumber(Property):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Form(Property):
+class Pattern(Property):
     """A property whose value has a form.
 
     Attributes:
