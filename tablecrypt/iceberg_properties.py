@@ -74,6 +74,11 @@ _metrics: Final = partial(
     pattern=r"none|counts|full|truncate\(0*[1-9][0-9]{0,8}\)",
     form="none, counts, full or truncate(n)",
 )
+ROW_GROUP_BYTES: Final = _of_files(
+    name="write.parquet.row-group-size-bytes", default="134217728", doc="Bytes of a row group that Spark writes."
+)
+ROW_GROUP_LIMIT: Final = _of_files(name="write.parquet.row-group-limit", default="1048576", doc="Rows of a row group, at most.")
+TARGET_FILE_SIZE: Final = _of_files(name="write.target-file-size-bytes", default="536870912", doc="Bytes of a data file.")
 # 0 rows a page, for one, would let Arrow's writer run for ever.
 OF_FILES: Final = (
     COMPRESSION,
@@ -88,9 +93,9 @@ OF_FILES: Final = (
     _of_files(name="write.parquet.page-size-bytes", default="1048576", doc="Bytes of a data page."),
     _of_files(name="write.parquet.page-row-limit", default="20000", doc="Rows of a data page, at most."),
     _of_files(name="write.parquet.dict-size-bytes", default="2097152", least=0, doc="Bytes of a dictionary, at most."),
-    _of_files(name="write.parquet.row-group-size-bytes", default="134217728", doc="Bytes of a row group that Spark writes."),
-    _of_files(name="write.parquet.row-group-limit", default="1048576", doc="Rows of a row group, at most."),
-    _of_files(name="write.target-file-size-bytes", default="536870912", doc="Bytes of a data file."),
+    ROW_GROUP_BYTES,
+    ROW_GROUP_LIMIT,
+    TARGET_FILE_SIZE,
     _metrics(name="write.metadata.metrics.default", default="truncate(16)", doc="none, counts, full or truncate(n): which statistics."),
     _metrics(name="write.metadata.metrics.column.", doc="Prefix: the same of one column."),
     PARTITION_SUMMARIES,

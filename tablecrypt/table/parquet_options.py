@@ -67,8 +67,8 @@ from pyiceberg.types import (
 )
 
 from tablecrypt.errors import ConfigurationError
-from tablecrypt.iceberg_properties import BLOOM_FILTERS, COMPRESSION, OF_FILES
-from tablecrypt.setting_kinds import check_values, truth, whole_number
+from tablecrypt.iceberg_properties import BLOOM_FILTERS, COMPRESSION, OF_FILES, ROW_GROUP_LIMIT, TARGET_FILE_SIZE
+from tablecrypt.setting_kinds import check_values, truth
 from tablecrypt.table._pyiceberg.arrow import parquet_writer_kwargs
 from tablecrypt.table.protection.policy import check_size, check_sizes, least_file_size
 from tablecrypt.table.protection.write_barrier import is_barrier_format
@@ -110,24 +110,19 @@ def parquet_writer_options(properties: Properties) -> dict[str, Any]:
 
 def row_group_limit(properties: Properties) -> int:
     """Return the most rows of a row group, `write.parquet.row-group-limit`."""
-    return positive(properties, TableProperties.PARQUET_ROW_GROUP_LIMIT, TableProperties.PARQUET_ROW_GROUP_LIMIT_DEFAULT)
+    return ROW_GROUP_LIMIT.whole_number(properties)
 
 
 def target_file_size(properties: Properties) -> int:
     """Return `write.target-file-size-bytes`: of an Arrow table bytes in memory, as for PyIceberg; of a stream stored bytes, as for Java."""
-    check_size(TableProperties.WRITE_TARGET_FILE_SIZE_BYTES, properties)
-    return positive(properties, TableProperties.WRITE_TARGET_FILE_SIZE_BYTES, TableProperties.WRITE_TARGET_FILE_SIZE_BYTES_DEFAULT)
+    check_size(TARGET_FILE_SIZE.name, properties)
+    return TARGET_FILE_SIZE.whole_number(properties)
 
 
 def with_target_file_size(metadata: M, size: int) -> M:
     """Return table metadata whose data files end at `size` bytes. For writing files only, never to be committed."""
     size = least_file_size(metadata.properties, size)
-    return metadata.model_copy(update={"properties": {**metadata.properties, TableProperties.WRITE_TARGET_FILE_SIZE_BYTES: str(size)}})
-
-
-def positive(properties: Properties, name: str, default: int) -> int:
-    """Return a property that is a number above 0. ConfigurationError for any other."""
-    return whole_number(name, properties.get(name, default), least=1)
+    return metadata.model_copy(update={"properties": {**metadata.properties, TARGET_FILE_SIZE.name: str(size)}})
 
 
 def _check_format(properties: Properties) -> None:

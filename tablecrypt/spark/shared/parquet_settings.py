@@ -12,10 +12,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from pyiceberg.table import TableProperties
 from pyiceberg.typedef import Properties
 
-from tablecrypt.table.parquet_options import parquet_writer_options, positive, row_group_limit, target_file_size
+from tablecrypt.iceberg_properties import ROW_GROUP_BYTES
+from tablecrypt.table.parquet_options import parquet_writer_options, row_group_limit, target_file_size
 
 _CODECS: Final = {
     "zstd": "ZSTD",
@@ -61,12 +61,9 @@ def write_settings(properties: Properties) -> dict[str, str]:
     """Return the settings by their names in WriteJob.java. The codec is a supported one."""
     options = parquet_writer_options(properties)
     codec = _CODECS[str(options["compression"]).lower()]
-    row_group_bytes = positive(
-        properties, TableProperties.PARQUET_ROW_GROUP_SIZE_BYTES, TableProperties.PARQUET_ROW_GROUP_SIZE_BYTES_DEFAULT
-    )
     settings = {
         "parquet.compression": codec,
-        "parquet.block.size": str(row_group_bytes),
+        "parquet.block.size": str(ROW_GROUP_BYTES.whole_number(properties)),
         "parquet.block.row.count.limit": str(row_group_limit(properties)),
         "parquet.page.size": str(options["data_page_size"]),
         "parquet.page.row.count.limit": str(options["write_batch_size"]),
