@@ -12,6 +12,7 @@ from __future__ import annotations
 import dataclasses
 import datetime as dt
 import re
+import shlex
 import unicodedata
 from collections.abc import Iterator, Mapping
 from enum import Enum
@@ -35,7 +36,9 @@ def printable(text: object) -> str:
 
 def shell_word(text: str) -> str:
     """Return text as one word of a command line that people copy from a message: what others wrote must not be a command of its own."""
-    return "'" + text.replace("'", "'\"'\"'") + "'"
+    quoted = shlex.quote(text)
+    # Marks where the shell needs none show people where a location ends.
+    return quoted if quoted != text else f"'{text}'"
 
 
 def sql_string(text: str) -> str:

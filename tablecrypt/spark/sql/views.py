@@ -17,6 +17,7 @@ from pyiceberg.typedef import Identifier
 from pyiceberg.view import View
 
 from tablecrypt.errors import ConfigurationError, FormatError
+from tablecrypt.printable import sql_string
 from tablecrypt.spark.shared.schema import spark_type
 from tablecrypt.spark.shared.written_columns import quoted
 from tablecrypt.spark.sql.catalogs import catalog_of, spark_json
@@ -221,4 +222,4 @@ def _indented(items: Iterable[str]) -> list[str]:
 
 def _literal(text: str) -> str:
     # Spark replaces variables before it knows what a literal is.
-    return "'" + text.replace("\\", "\\\\").replace("'", "\\'").replace("${", "$\\u007B") + "'"
+    return sql_string(text).replace("${", "$\\u007B")
