@@ -37,6 +37,7 @@ from tablecrypt.maintenance.progress import Counted, OperationResult, ProgressLi
 from tablecrypt.printable import bytes_shown, counted, shown
 from tablecrypt.table._pyiceberg.statistics import statistics_locations
 from tablecrypt.table.metadata import read_named_metadata_file
+from tablecrypt.table.other_tables import used_by_another
 from tablecrypt.table.protection.exposed_values import ShownPartitions
 from tablecrypt.table.shares import deleting_io, keeping_shared, named_records
 from tablecrypt.table.table import EncryptedTable
@@ -169,7 +170,7 @@ def _reason_against(io: TableFileIO, strangers: Mapping[str, str], location: str
         # What the caller names outweighs a metadata file that anyone may have put there.
         named = any(DeletionScope((), (each,)).contains(folder) for each in io.deletable.named)
         if location.startswith(f"{folder}/") and not named:
-            return f"lies in a folder that another table uses, as {metadata_location} says"
+            return used_by_another(metadata_location)
 
     return None
 

@@ -88,29 +88,38 @@ class OtherTables:
         return self._reasons[folder, trusted]
 
     def _reason_in(self, folder: str, trusted: tuple[str, ...]) -> str | None:
-        folder = _without_links(folder)
-        parsed, own = ParsedLocation.of(folder), {ParsedLocation.of(_without_links(each)) for each in trusted}
-        inside = ""
+        for around in _possible_tables(folder, trusted):
+            try:
+                found = next(tables_at(self.io, around), None)
+            except Exception as error:  # noqa: BLE001  every store has errors of its own
+                # Who may not look cannot know whose the file is.
+                logger.debug("%s cannot be listed: %s", around, error)
+                return f"may be another table's, as {around}/metadata cannot be listed ({type(error).__name__}): name the folder if not"
 
-        for depth in range(len(parsed.names), 0, -1):
-            if replace(parsed, names=parsed.names[:depth]) in own:
-                return None
-
-            name, around = parsed.names[depth - 1], folder.rsplit("/", len(parsed.names) - depth)[0]
-            if _may_be_a_table(name, inside):
-                try:
-                    found = next(tables_at(self.io, around), None)
-                except Exception as error:  # noqa: BLE001  every store has errors of its own
-                    # Who may not look cannot know whose the file is.
-                    logger.debug("%s cannot be listed: %s", around, error)
-                    return f"may be another table's, as {around}/metadata cannot be listed ({type(error).__name__}): name the folder if not"
-
-                if found is not None:
-                    return None if found[1] == self.own else f"lies in a folder that another table uses, as {found[0]} says"
-
-            inside = name
+            if found is not None:
+                return None if found[1] == self.own else used_by_another(found[0])
 
         return None
+
+
+def used_by_another(metadata_location: str) -> str:
+    """Return why a file stays that lies in the folder of a table with that metadata file."""
+    return f"lies in a folder that another table uses, as {metadata_location} says"
+
+
+def _possible_tables(folder: str, trusted: tuple[str, ...]) -> Iterator[str]:
+    """Yield a folder and those around it that may be tables, the nearest first, up to a trusted one."""
+    folder = _without_links(folder)
+    parsed, own = ParsedLocation.of(folder), {ParsedLocation.of(_without_links(each)) for each in trusted}
+    inside = ""
+
+    for depth in range(len(parsed.names), 0, -1):
+        if replace(parsed, names=parsed.names[:depth]) in own:
+            return
+        name = parsed.names[depth - 1]
+        if _may_be_a_table(name, inside):
+            yield folder.rsplit("/", len(parsed.names) - depth)[0]
+        inside = name
 
 
 def _may_be_a_table(name: str, inside: str) -> bool:
