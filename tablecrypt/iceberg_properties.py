@@ -131,11 +131,14 @@ OF_WRITES: Final = (
     _of_writes(name="write.metadata.previous-versions-max", default="100", doc="How many metadata files the log of a table names."),
 )
 _of_expiry: Final = partial(WholeNumber, scope="iceberg", reader="tablecrypt.maintenance")
-OF_EXPIRY: Final = (
-    _of_expiry(name="history.expire.max-snapshot-age-ms", default="432000000", doc="Age at which snapshots expire."),
-    _of_expiry(name="history.expire.min-snapshots-to-keep", default="1", least=1, doc="How many snapshots of a branch stay."),
-    _of_expiry(name="history.expire.max-ref-age-ms", doc="Age at which branches and tags expire; if unset, never."),
+MAX_SNAPSHOT_AGE: Final = _of_expiry(name="history.expire.max-snapshot-age-ms", default="432000000", doc="Age at which snapshots expire.")
+MIN_SNAPSHOTS: Final = _of_expiry(
+    name="history.expire.min-snapshots-to-keep", default="1", least=1, doc="How many snapshots of a branch stay."
 )
+MAX_REF_AGE: Final = _of_expiry(
+    name="history.expire.max-ref-age-ms", default=str(2**63 - 1), doc="Age at which branches and tags expire: by default, never."
+)
+OF_EXPIRY: Final = (MAX_SNAPSHOT_AGE, MIN_SNAPSHOTS, MAX_REF_AGE)
 
 _of_catalogs: Final = partial(Property, scope="pyiceberg", reader="pyiceberg.catalog")
 _of_storage: Final = partial(Property, scope="pyiceberg", reader="pyiceberg.io")

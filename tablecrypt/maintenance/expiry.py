@@ -51,6 +51,7 @@ from pyiceberg.table.update.snapshot import ManageSnapshots
 from tablecrypt.arguments import checked_arguments
 from tablecrypt.errors import ConfigurationError, FormatError
 from tablecrypt.files.encrypting_file_io import refuse_restricted
+from tablecrypt.iceberg_properties import MAX_REF_AGE, MAX_SNAPSHOT_AGE, MIN_SNAPSHOTS
 from tablecrypt.maintenance._storage import canonical
 from tablecrypt.maintenance._tables import checked_moment, reload, require_encrypted, snapshot_ids
 from tablecrypt.maintenance.progress import OperationResult
@@ -63,11 +64,6 @@ from tablecrypt.table.table_files import TableFileIO, name_of
 logger = logging.getLogger(__name__)
 
 _ATTEMPTS: Final = 5
-_FIVE_DAYS_MS: Final = 5 * 24 * 60 * 60 * 1000
-_FOREVER_MS: Final = 2**63 - 1
-_MAX_SNAPSHOT_AGE: Final = "history.expire.max-snapshot-age-ms"
-_MIN_SNAPSHOTS: Final = "history.expire.min-snapshots-to-keep"
-_MAX_REF_AGE: Final = "history.expire.max-ref-age-ms"
 _Column: TypeAlias = tuple[int, str, str]
 
 
@@ -105,14 +101,14 @@ class _Limits:
         if older_than is not None:
             limit = int(checked_moment("older_than", older_than).timestamp() * 1000)
         else:
-            limit = now - _number(metadata, _MAX_SNAPSHOT_AGE, _FIVE_DAYS_MS)
+            limit = now - MAX_SNAPSHOT_AGE.whole_number(metadata.properties)
 
-        keep = _number(metadata, _MIN_SNAPSHOTS, 1) if retain_last is None else retain_last
+        keep = MIN_SNAPSHOTS.whole_number(metadata.properties) if retain_last is None else retain_last
         if keep < 1:
             # With 0 the head of a branch would expire.
             raise ConfigurationError(f"retain_last is {keep}; it must be 1 or more")
 
-        return cls(now, limit, keep, _number(metadata, _MAX_REF_AGE, _FOREVER_MS))
+        return cls(now, limit, keep, MAX_REF_AGE.whole_number(metadata.properties))
 
 
 @dataclass(frozen=True)
@@ -289,16 +285,6 @@ def _delete(io: TableFileIO, location: str) -> str | None:
         return f"{type(error).__name__}: {error}"
 
     return None
-
-
-def _number(metadata: TableMetadata, name: str, default: int) -> int:
-    value = metadata.properties.get(name)
-    if value is None:
-        return default
-    try:
-        return int(value)
-    except ValueError:
-        raise ConfigurationError(f"the property {name} is {value!r}; it must be a whole number") from None
 
 
 def removal_of_unused(metadata: TableMetadata, io: FileIO) -> tuple[tuple[TableUpdate, ...], tuple[TableRequirement, ...]]:

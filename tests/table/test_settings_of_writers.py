@@ -10,6 +10,7 @@ from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.transforms import BucketTransform, Transform, TruncateTransform
 
 from tablecrypt.errors import ConfigurationError
+from tablecrypt.maintenance.expiry import expire_snapshots
 from tablecrypt_catalog import EncryptedInMemoryCatalog
 from tests.support.aws import AwsServer
 from tests.support.edited_metadata import edited
@@ -32,6 +33,11 @@ OF_FILES = [
     ("write.metadata.metrics.column.id", ""),
     ("write.summary.partition-limit", "yes"),
 ]
+OF_EXPIRY = [
+    ("history.expire.max-snapshot-age-ms", "5 days"),
+    ("history.expire.min-snapshots-to-keep", "0"),
+    ("history.expire.max-ref-age-ms", "-1"),
+]
 OF_COMMITS = [
     ("write.object-storage.enabled", "NaN"),
     ("write.object-storage.partitioned-paths", "ture"),
@@ -40,9 +46,7 @@ OF_COMMITS = [
     ("commit.manifest.min-count-to-merge", "many"),
     ("write.metadata.delete-after-commit.enabled", "ture"),
     ("write.metadata.previous-versions-max", "yes"),
-    ("history.expire.max-snapshot-age-ms", "5 days"),
-    ("history.expire.min-snapshots-to-keep", "0"),
-    ("history.expire.max-ref-age-ms", "-1"),
+    *OF_EXPIRY,
 ]
 
 
@@ -94,6 +98,18 @@ def test_where_another_client_has_stored_it_nothing_is_written_until_it_is_mende
     table.append(ROWS)
 
     assert table.scan().to_arrow().num_rows == 2 * ROWS.num_rows
+
+
+@pytest.mark.parametrize(("name", "value"), OF_EXPIRY)
+def test_where_another_client_has_stored_it_no_snapshot_expires(warehouse: Path, aws: AwsServer, name: str, value: str) -> None:
+    table = edited(
+        new_table(unpinned_catalog(warehouse, aws), appends=[ROWS, ROWS]), lambda metadata: metadata["properties"].update({name: value})
+    )
+
+    with pytest.raises(ConfigurationError, match=f"^{name} is"):
+        expire_snapshots(table, delete_below=[table.location()])
+
+    assert len(table.refresh().snapshots()) == 2
 
 
 @pytest.mark.parametrize(("codec", "level"), [("snappy", "3"), ("uncompressed", "1"), ("gzip", "100")])
