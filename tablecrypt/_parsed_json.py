@@ -4,7 +4,7 @@
     texts       are Unicode: JSON can escape half a surrogate pair, and UTF-8 cannot hold it
     nesting     ends where functions that walk a document would run out of stack
 
-Raises ValueError; the caller knows what it is that cannot be read.
+Raises ValueError; the caller knows what it is that cannot be read, and `problem_of` says of an error what is wrong in it.
 """
 
 from __future__ import annotations
@@ -14,6 +14,10 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 from typing import Any, Final, NoReturn
+
+from pydantic import ValidationError
+
+from tablecrypt.printable import printable
 
 _DEEPEST: Final = 150
 """Objects and lists in each other; a struct in a struct takes three."""
@@ -53,6 +57,17 @@ class ParsedJson:
         if len(found) != len(pairs):
             self.repeated += sorted(name for name, times in Counter(name for name, _ in pairs).items() if times > 1)
         return found
+
+
+def problem_of(error: Exception) -> str:
+    """Return what an error says is wrong in a document, as one line; of a model's errors, the first, and where in the document it is."""
+    if not isinstance(error, ValidationError):
+        return printable(error) or type(error).__name__
+
+    # Without the input, which a model's own text quotes: it may be a key, a token, or a credential that a server vends.
+    first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+    message = first["msg"].removeprefix("Value error, ")
+    return printable(": ".join(part for part in (".".join(map(str, first["loc"])), message) if part))
 
 
 def _whole_number(digits: str) -> int:

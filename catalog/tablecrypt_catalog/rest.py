@@ -30,7 +30,7 @@ from pyiceberg.table.update import AssertCreate, SetPropertiesUpdate, TableRequi
 from pyiceberg.typedef import IcebergBaseModel, Identifier
 
 from tablecrypt import properties as names
-from tablecrypt._parsed_json import ParsedJson
+from tablecrypt._parsed_json import ParsedJson, problem_of
 from tablecrypt.errors import (
     ConfigurationError,
     FormatError,
@@ -57,7 +57,7 @@ from tablecrypt.table.updates import (
     depends_on_protection,
     with_copies,
 )
-from tablecrypt_catalog._pyiceberg.rest import RestrictedCreationError, TableAnswer, problems_of
+from tablecrypt_catalog._pyiceberg.rest import RestrictedCreationError, TableAnswer
 from tablecrypt_catalog.encrypting_catalog import EncryptingCatalog
 from tablecrypt_catalog.new_table import NewTable
 from tablecrypt_catalog.pins.client import PinCheck
@@ -411,9 +411,9 @@ def _parsed(model: type[A], text: str, identifier: str | Identifier) -> A:
         answer = model.model_validate(parsed.document)
     except ValidationError as error:
         # Pydantic's own text, which a chained error would print, quotes the answer: it may hold vended credentials.
-        raise FormatError(f"{name}: the catalog's answer cannot be read as table metadata: {problems_of(error)}") from None
+        raise FormatError(f"{name}: the catalog's answer cannot be read as table metadata: {problem_of(error)}") from None
     except (ValueError, TypeError, AttributeError, LookupError, InvalidMetadataError) as error:
-        raise FormatError(f"{name}: the catalog's answer is not JSON, or no table metadata: {error}") from None
+        raise FormatError(f"{name}: the catalog's answer is not JSON, or no table metadata: {problem_of(error)}") from None
 
     if is_encrypted_tables(answer.metadata):
         check_keys(f"{name}: the metadata in the catalog's answer", parsed, parsed.document["metadata"])

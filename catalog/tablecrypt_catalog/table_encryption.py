@@ -31,6 +31,7 @@ from pyiceberg.table.update import SetPropertiesUpdate, TableUpdate, update_tabl
 from pyiceberg.typedef import EMPTY_DICT, IcebergBaseModel, Identifier, Properties
 
 from tablecrypt import properties as names
+from tablecrypt._parsed_json import problem_of
 from tablecrypt.arguments import check_name_parts, check_text
 from tablecrypt.errors import ConfigurationError, FormatError, KeyIdChangedError, PlaintextRefusedError, TablecryptError
 from tablecrypt.files.deletion import NOTHING, DeletionScope
@@ -97,7 +98,7 @@ def refusing_unreadable(identifier: str | Identifier) -> Iterator[None]:
         raise  # a ConfigurationError is a ValueError too
     except (ValueError, TypeError, AttributeError, LookupError, ValidationError) as error:
         name = ".".join(Catalog.identifier_to_tuple(identifier))
-        raise FormatError(f"{name}: what the catalog's entry leads to cannot be read as table metadata: {error}") from error
+        raise FormatError(f"{name}: what the catalog's entry leads to cannot be read as table metadata: {problem_of(error)}") from error
 
 
 def opened_table(catalog: Catalog, table: Table, verify: Callable[[TableVersion, Proof], TableVersion | None]) -> Table:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from tablecrypt import _magics as magics
-from tablecrypt._parsed_json import ParsedJson
+from tablecrypt._parsed_json import ParsedJson, problem_of
 from tablecrypt.errors import ConfigurationError, FormatError
 
 if TYPE_CHECKING:
@@ -174,6 +174,6 @@ def read_key(keys: EncryptionManager, path: Path) -> StandardKeyMetadata:
         ring = KeyRing([EncryptedKey.model_validate(entry) for entry in content["encryption-keys"]])
         key_id = str(content["key-id"])
     except (KeyError, TypeError, ValueError) as error:
-        raise FormatError(f"{path}: is malformed: {error}") from error
+        raise FormatError(f"{path}: is malformed: {problem_of(error)}") from error
 
     return keys.decrypt_manifest_list_key_metadata(ring.chain(key_id))

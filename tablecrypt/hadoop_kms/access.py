@@ -32,6 +32,7 @@ from typing import Annotated, Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
+from tablecrypt._parsed_json import problem_of
 from tablecrypt.errors import ConfigurationError
 
 _MAX_BYTES: Final = 4 * 1024 * 1024
@@ -156,9 +157,8 @@ def _allow_list(path: Path, content: bytes, parse: Callable[[str], dict[str, Any
     try:
         document = _Document.model_validate(parse(content.decode()))
     except ValidationError as error:
-        # Without the input: the message goes to the log, and a token may stand where its hash belongs.
-        first = error.errors(include_url=False, include_input=False, include_context=False)[0]
-        raise ConfigurationError(f"the allow list {path}: {first['msg']} at {'.'.join(str(part) for part in first['loc'])}") from None
+        # Without the cause: the message goes to the log, and a token may stand where its hash belongs.
+        raise ConfigurationError(f"the allow list {path}: {problem_of(error)}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ConfigurationError(f"the allow list {path} is not TOML: {error}") from error
 

@@ -32,6 +32,7 @@ from typing import Final, Literal
 
 from pydantic import Base64UrlBytes, BaseModel, ConfigDict, Field, ValidationError
 
+from tablecrypt._parsed_json import problem_of
 from tablecrypt.crypto.aes_gcm import NONCE_LENGTH, AesGcm
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import AuthenticationError, ConfigurationError, FormatError, KeyNotFoundError
@@ -196,9 +197,7 @@ def _read(path: Path) -> _Document:
     try:
         document = _Document.model_validate_json(content)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False, include_context=False)[0]
-        location = ".".join(str(part) for part in first["loc"])
-        raise FormatError(f"the key file {path}: {first['msg']}{f' at {location}' if location else ''}") from None
+        raise FormatError(f"the key file {path}: {problem_of(error)}") from None
 
     return document
 

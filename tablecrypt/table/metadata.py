@@ -63,7 +63,7 @@ from pyiceberg.typedef import IcebergBaseModel
 from pyiceberg.types import NestedField
 
 from tablecrypt import properties
-from tablecrypt._parsed_json import ParsedJson
+from tablecrypt._parsed_json import ParsedJson, problem_of
 from tablecrypt._per_process import SizeBoundedCache
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import ConfigurationError, FormatError, PlaintextRefusedError, TamperedFileError
@@ -354,7 +354,7 @@ class MetadataFile:
             metadata = _validated(parsed.document)
         except (ValueError, TypeError, AttributeError, LookupError, RecursionError, ValidationError) as error:
             # PyIceberg's models use some values before they have checked what they are.
-            raise FormatError(f"{self.location}: not readable as table metadata: {error}") from error
+            raise FormatError(f"{self.location}: not readable as table metadata: {problem_of(error)}") from error
 
         if is_encrypted_tables(metadata):
             check_keys(self.location, parsed, parsed.document)

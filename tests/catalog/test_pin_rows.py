@@ -124,9 +124,9 @@ def test_columns_that_are_null_are_not_known_yet(session: Session) -> None:
     ("column", "stored", "said"),
     [
         *[(column, "{", "Invalid JSON") for column in ("heads", "retired_keks", "folders", "protected_columns")],
-        ("protected_columns", '[[2, "pii", "null"]]', "missing"),
+        ("protected_columns", '[[2, "pii", "null"]]', "required"),
         ("heads", '{"main": [1]}', "main"),
-        ("folders", "{}", "tuple"),
+        ("folders", "{}", "valid array"),
         ("data_key_length", "long", "'long' is not a whole number"),
         ("last_sequence_number", "x", "'x' is not a whole number"),
     ],

@@ -102,7 +102,7 @@ def test_the_json_names_everything() -> None:
 @pytest.mark.parametrize(("text", "message"), [
     ("", "is empty; if the new one is printed into the same file"),
     ("  \n", "is empty"),
-    ("{", "it: Invalid JSON"),
+    ("{", "Invalid JSON"),
     ("[]", "not what `tablecrypt audit --json` prints"),
     ('{"tables": []}', "catalog: Field required"),
     ("[" * 100_000, "Invalid JSON"),

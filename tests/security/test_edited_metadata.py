@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -111,6 +112,17 @@ def test_json_that_only_python_reads_is_a_format_error(table: Table, text: str) 
     broken = content.replace('"last-column-id":', f'"last-column-id":{text},"was":', 1).encode()
     with pytest.raises(FormatError, match=r"metadata\.json"):
         MetadataFile(table.metadata_location, broken).parse()
+
+
+@pytest.mark.parametrize("value", ["what\nnobody shows", ["what nobody shows"], {"part": "what nobody shows"}])
+def test_a_part_of_another_type_is_named_in_one_line_without_what_it_holds(table: Table, value: Any) -> None:
+    whole = read_metadata(table)
+    for name in ("schemas", "snapshots", "last-column-id", "encryption-keys", "sort-orders"):
+        with pytest.raises(FormatError) as refused:
+            MetadataFile("v1.metadata.json", json.dumps({**whole, name: value}).encode()).parse()
+
+        assert re.fullmatch(r"v1\.metadata\.json: .{1,200}", str(refused.value)), name
+        assert "nobody" not in str(refused.value), name
 
 
 def _first(metadata: dict[str, Any]) -> int:

@@ -55,6 +55,7 @@ from pyiceberg.view import View
 from requests import HTTPError, PreparedRequest, RequestException, Response, Session
 from tenacity import retry
 
+from tablecrypt._parsed_json import problem_of
 from tablecrypt.errors import ConfigurationError, FormatError, ReadRestrictionError, TablecryptError
 from tablecrypt.files.stores import file_io_for
 from tablecrypt.printable import printable
@@ -66,7 +67,7 @@ from tablecrypt_catalog.bounded_answers import bound_answers
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["COMMIT_ERRORS", "RestCatalogAdapter", "RestrictedCreationError", "TableAnswer", "problems_of"]
+__all__ = ["COMMIT_ERRORS", "RestCatalogAdapter", "RestrictedCreationError", "TableAnswer"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -330,7 +331,7 @@ class RestCatalogAdapter(RestCatalog):
             yield
         except ValidationError as error:
             # Pydantic's own text, which a chained error would print, quotes the answer: it may hold vended credentials.
-            raise FormatError(f"{answer}: {problems_of(error)}") from None
+            raise FormatError(f"{answer}: {problem_of(error)}") from None
         except (AttributeError, LookupError, TypeError, InvalidMetadataError) as error:
             # Of PyIceberg's models, which take some parts for what they are not; without an answer, of the caller's arguments.
             if not _NEW_TABLE.get():
@@ -428,12 +429,6 @@ class _NamedAuth(AuthManagerAdapter):
             raise ConfigurationError(f"catalog {self._catalog}: {AUTH} gives no token: {what}") from None
 
         return signed
-
-
-def problems_of(error: ValidationError) -> str:
-    """What a model found wrong, without the values that it was given."""
-    # In one line: some of PyIceberg's own messages quote what they refuse, and so do the names of unknown parts.
-    return printable("; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors(include_input=False)))
 
 
 def _refuse_elsewhere(session: Session, response: Response, **_: Any) -> None:

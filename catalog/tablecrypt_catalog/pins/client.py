@@ -44,6 +44,7 @@ from pyiceberg.typedef import Identifier, Properties
 
 from tablecrypt import properties
 from tablecrypt._atomic_file import atomic_file
+from tablecrypt._parsed_json import problem_of
 from tablecrypt.arguments import file_path
 from tablecrypt.errors import ConfigurationError, FormatError, MetadataRollbackError, TablecryptError
 from tablecrypt_catalog.pins.protected_columns import StoredColumn, columns_from, stored_columns
@@ -256,12 +257,6 @@ _OLDER: Final = (
 )
 
 
-def _first_of(error: ValidationError) -> str:
-    """Return where the first mistake is and what it is, without the content and without pydantic's own advice."""
-    first = error.errors(include_url=False, include_input=False)[0]
-    return ": ".join(part for part in (".".join(map(str, first["loc"])), first["msg"]) if part)
-
-
 class PinFile:
     """The pins of one file. Any number of these may use the same path, in any number of threads and processes.
 
@@ -378,7 +373,7 @@ class PinFile:
         except ValidationError as error:
             raise FormatError(
                 f"{self.path}: not a readable pin file. Without its pins an older or edited table would be trusted: restore the file, "
-                f"or remove it to trust every table again. {_first_of(error)}"
+                f"or remove it to trust every table again. {problem_of(error)}"
             ) from error
 
         return {entry.place: entry.pin for entry in entries}

@@ -36,6 +36,7 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import RemovePropertiesUpdate, SetPropertiesUpdate
 from pyiceberg.typedef import IcebergBaseModel
 
+from tablecrypt._parsed_json import problem_of
 from tablecrypt.errors import ConfigurationError, FormatError
 from tablecrypt.keys.column_keys import COLUMN_PREFIX, ColumnMask, ColumnPolicy, ProtectedColumn
 from tablecrypt.keys.former_keys import FormerKey
@@ -130,7 +131,7 @@ def columns_from_text(text: str | None, where: str) -> dict[int, PinnedColumn]:
     try:
         return {} if text is None else columns_from(_STORED.validate_json(text))
     except ValidationError as error:
-        raise FormatError(f"{where} cannot be read: {error}") from error
+        raise FormatError(f"{where} cannot be read: {problem_of(error)}") from error
 
 
 def stored_columns(columns: Mapping[int, PinnedColumn]) -> list[StoredColumn]:
@@ -153,7 +154,7 @@ def columns_from(stored: Iterable[StoredColumn]) -> dict[int, PinnedColumn]:
     try:
         columns = [_read(row) for row in stored]
     except ConfigurationError as error:
-        raise FormatError(f"a pin names a protected column that cannot be read: {error}") from error
+        raise FormatError(f"a pin names a protected column that cannot be read: {problem_of(error)}") from error
     return {each.field_id: each for each in columns}
 
 

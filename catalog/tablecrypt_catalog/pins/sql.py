@@ -50,6 +50,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 from sqlalchemy.schema import CreateTable
 
+from tablecrypt._parsed_json import problem_of
 from tablecrypt.errors import ConfigurationError, FormatError
 from tablecrypt_catalog.pins.protected_columns import columns_as_text, columns_from_text
 from tablecrypt_catalog.pins.record import Head, TableVersion
@@ -193,7 +194,7 @@ def _parsed(form: TypeAdapter[P], stored: str | None, default: P) -> P:
     try:
         return default if stored is None else form.validate_json(stored)
     except ValidationError as error:
-        raise FormatError(f"a pin in the table {PINS.name} cannot be read: {error}") from error
+        raise FormatError(f"a pin in the table {PINS.name} cannot be read: {problem_of(error)}") from error
 
 
 def _number(stored: object) -> int:

@@ -18,6 +18,7 @@ from typing import Annotated, Any, Final
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
 
+from tablecrypt._parsed_json import problem_of
 from tablecrypt.arguments import checked_arguments
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.maintenance._audit.findings import Audit, FindingKind, TableAudit
@@ -175,10 +176,8 @@ def _read(earlier: str) -> _KeptAudit:
     try:
         return _KeptAudit.model_validate_json(earlier)
     except ValidationError as wrong:
-        # Without the input and the cause: pydantic would print parts of the kept file, which lists files and keys.
-        first = wrong.errors(include_input=False, include_url=False)[0]
-        where = ".".join(map(str, first["loc"])) or "it"
-        raise ConfigurationError(f"the earlier audit is not what `tablecrypt audit --json` prints: {where}: {first['msg']}") from None
+        # Without the cause: pydantic would print parts of the kept file, which lists files and keys.
+        raise ConfigurationError(f"the earlier audit is not what `tablecrypt audit --json` prints: {problem_of(wrong)}") from None
 
 
 def _is_compared(name: str, kept: _KeptAudit, found: Audit) -> bool:

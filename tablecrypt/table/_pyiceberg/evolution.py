@@ -21,6 +21,7 @@ from pyiceberg.table.update.schema import UpdateSchema
 from pyiceberg.transforms import Transform
 from pyiceberg.typedef import TableVersion
 
+from tablecrypt._parsed_json import problem_of
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.table._pyiceberg.transactions import UpdateSpecAdapter
 
@@ -60,9 +61,9 @@ class UpdateSchemaInVersion3(UpdateSchema):
         # Pydantic's has three lines, and an address of its own documentation.
         except ValidationError as error:
             names = ", ".join(sorted(self._identifier_field_names))
-            reason = error.errors()[0]["msg"].removeprefix("Value error, ")
             raise ConfigurationError(
-                f"the schema cannot have the identifier fields {names}: {reason}. Choose required columns without floating point numbers"
+                f"the schema cannot have the identifier fields {names}: {problem_of(error)}. "
+                "Choose required columns without floating point numbers"
             ) from error
         finally:
             self._transaction = whole
