@@ -69,6 +69,17 @@ def path_through_structs(schema: Schema, field_id: int) -> list[NestedField] | N
     return _path(schema.fields, field_id)
 
 
+def positions_through_structs(schema: Schema, field_id: int) -> tuple[int, ...]:
+    """Return where the fields on that path are, each among those beside it; nothing if there is no such path."""
+    positions: list[int] = []
+    beside = schema.fields
+    for field in path_through_structs(schema, field_id) or ():
+        positions.append(beside.index(field))
+        beside = fields_in(field.field_type)
+
+    return tuple(positions)
+
+
 def _path(fields: tuple[NestedField, ...], field_id: int) -> list[NestedField] | None:
     for field in fields:
         if field.field_id == field_id:

@@ -47,6 +47,7 @@ from typing import Any, Final, TypeVar
 from pyiceberg.manifest import DataFile, FileFormat
 from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.name_mapping import NameMapping
 from pyiceberg.table.snapshots import Operation
 
 from tablecrypt._bytes import ByteReader, frame
@@ -361,6 +362,7 @@ class FreshHiddenColumns:
         columns: of the new ones, in their order.
         hashed: the field ids of those whose mask is a hash.
         schema: the table's.
+        mapping: its name mapping, for an old file without field ids.
     """
 
     aad_prefix: bytes
@@ -369,6 +371,7 @@ class FreshHiddenColumns:
     columns: tuple[ProtectedColumn, ...]
     hashed: tuple[int, ...]
     schema: Schema
+    mapping: NameMapping
 
 
 @dataclass(frozen=True)

@@ -156,7 +156,7 @@ class _PartWriter:
         ]
         shadows = [rows.column(name) for name in self._shadowed]
         fields = [*rows.schema, *(rows.schema.field(name).with_name(f"{name} (true)") for name in self._shadowed)]
-        part = _without_slices(pa.Table.from_arrays(masked + shadows, schema=pa.schema(fields)))
+        part = _as_arrow_writes_it(pa.Table.from_arrays(masked + shadows, schema=pa.schema(fields)))
 
         return _as_orc(part, {**self._options, "bloom_filter_columns": self._bloom_filters or None})
 
@@ -176,14 +176,37 @@ def _as_orc(table: pa.Table, options: dict[str, Any]) -> FileSource:
     return FileSource(sink.getvalue())
 
 
-def _without_slices(table: pa.Table) -> pa.Table:
-    """Copy nested columns so that no array begins inside a larger one: pyarrow's ORC writer takes the wrong children of a sliced struct."""
+def _as_arrow_writes_it(table: pa.Table) -> pa.Table:
+    """Copy nested columns so that pyarrow's ORC writer takes the right values in them.
+
+    Of a struct that begins inside a larger array it takes the wrong children. Of a struct in a struct it writes what Arrow keeps in the
+    place of a child of a null, as one value more, by which all that follow move.
+    """
     if not any(pt.is_nested(field.type) for field in table.schema):
         return table
+
     copy = pa.BufferOutputStream()
     with pa.ipc.new_stream(copy, table.schema) as stream:
         stream.write_table(table)
-    return pa.ipc.open_stream(copy.getvalue()).read_all()
+    copied = pa.ipc.open_stream(copy.getvalue()).read_all()
+
+    columns = [pa.chunked_array(map(_with_null_children, column.chunks), column.type) for column in copied.columns]
+    return pa.Table.from_arrays(columns, schema=table.schema)
+
+
+def _with_null_children(array: pa.Array) -> pa.Array:
+    """Return an array, which begins where its buffers do, in which all that lies in a null struct is null."""
+    kind = array.type
+    if pt.is_struct(kind) and kind.num_fields:
+        children = [_with_null_children(child) for child in array.flatten()]
+        return pa.StructArray.from_arrays(children, fields=list(kind), mask=array.is_null())
+    if pt.is_map(kind):
+        keys, items = _with_null_children(array.keys), _with_null_children(array.items)
+        return pa.MapArray.from_arrays(array.offsets, keys, items, type=kind, mask=array.is_null())
+    if pt.is_list(kind) or pt.is_large_list(kind):
+        return type(array).from_arrays(array.offsets, _with_null_children(array.values), type=kind, mask=array.is_null())
+
+    return array
 
 
 def _stripe_sized(table: pa.Table | pa.RecordBatchReader, stripe_size: int) -> Iterator[pa.Table]:

@@ -137,7 +137,7 @@ def _masked(
     if visible is None:
         return opened
     masked = visible.still_to_mask(location, hidden_columns, masks, sequence_number)
-    return MaskedFile(opened, masked) if masked else opened
+    return MaskedFile(opened, masked, visible.name_mapping) if masked else opened
 
 
 class AvroDataFile:

@@ -30,27 +30,25 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from functools import cached_property, lru_cache, partial
+from functools import cached_property, partial
 from threading import Condition, Thread, current_thread
 from typing import Any, Final, Generic, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.expressions import BooleanExpression
-from pyiceberg.io.pyarrow import pyarrow_to_schema, schema_to_pyarrow
+from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.manifest import DataFile
 from pyiceberg.schema import Schema
 from pyiceberg.table import ALWAYS_TRUE, FileScanTask, TableProperties
 from pyiceberg.table.metadata import TableMetadata
-from pyiceberg.table.name_mapping import parse_mapping_from_json
 from pyiceberg.types import ListType, MapType
 
 from tablecrypt.errors import FormatError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO, is_local, refuse_restricted
 from tablecrypt.keys.nested_columns import all_ancestors, displaced
-from tablecrypt.manifests.records import FORMAT_VERSION
 from tablecrypt.parquet.uniform import PositionedBatch, ReadRequest, kept, passing
-from tablecrypt.table._pyiceberg.arrow import column_projection_values, to_requested_schema
+from tablecrypt.table._pyiceberg.arrow import column_projection_values, stored_schema, to_requested_schema
 from tablecrypt.table.data_file_reader import OpenedFile, opened_file
 from tablecrypt.table.deletes import DeleteReader, TaskDeletes
 from tablecrypt.table.filters import DeleteFilter, RowFilter, pruned
@@ -341,7 +339,7 @@ class Projections:
         key = arrow_schema.serialize().to_pybytes()
         stored = self._stored_schemas.get(key)
         if stored is None:
-            stored = _converted(key, self._table_metadata.properties.get(TableProperties.DEFAULT_NAME_MAPPING))
+            stored = stored_schema(key, self._table_metadata.properties.get(TableProperties.DEFAULT_NAME_MAPPING))
             self._stored_schemas[key] = stored
         return stored
 
@@ -396,14 +394,6 @@ class Projection:
         if unchanged is not None:
             self._unchanged[batch.schema] = unchanged, rows.schema
         return rows
-
-
-@lru_cache(maxsize=64)
-def _converted(serialized: bytes, name_mapping: str | None) -> Schema:
-    """Return an Arrow schema, as it is serialized, as Iceberg's. Kept from one scan to the next, whose files have the same columns."""
-    mapping = parse_mapping_from_json(name_mapping) if name_mapping else None
-    arrow_schema = pa.ipc.read_schema(pa.py_buffer(serialized))
-    return pyarrow_to_schema(arrow_schema, mapping, downcast_ns_timestamp_to_us=False, format_version=FORMAT_VERSION)
 
 
 def _unchanged(wanted: Schema, read: Schema, before: pa.Schema, after: pa.Schema) -> list[int] | None:

@@ -237,6 +237,22 @@ def test_slices_and_chunks_make_no_difference(start: int, length: int, stripe_si
     assert same_rows(orc.read_table(data, local_keys()), rows)
 
 
+@pytest.mark.parametrize("encrypt", [["plain"], ["struct"], ["list"], ["map"], ["struct.y"]])
+def test_values_after_a_null_struct_in_a_struct_stay_where_they_are(encrypt: list[str]) -> None:
+    outer = pa.struct([("y", pa.struct([("x", pa.int64())]))])
+    values = [{"y": None}, {"y": {"x": 1}}, None, {"y": {"x": 2}}]
+    rows = pa.table(
+        {
+            "plain": pa.array(range(4), pa.int64()),
+            "struct": pa.array(values, outer),
+            "list": pa.array([values, None, [], values[1:]], pa.list_(outer)),
+            "map": pa.array([[("a", values[0]), ("b", values[1])], None, [], [("c", values[3])]], pa.map_(pa.string(), outer)),
+        }
+    )
+
+    assert orc.read_table(encrypted(rows, {"pii": encrypt}), local_keys()).to_pylist() == rows.to_pylist()
+
+
 def test_a_failing_write_leaves_at_a_path_what_was_there(tmp_path: Path) -> None:
     path = tmp_path / "rows.orc"
     orc.write_table(sample_rows(), path, encrypt={"pii": ["text"]}, keys=local_keys())

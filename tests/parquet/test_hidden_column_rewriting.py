@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tablecrypt import parquet
@@ -232,6 +232,7 @@ def test_hidden_columns_that_stay_need_the_aad_prefix_of_the_file(file: Protecte
     after=st.sets(st.sampled_from([1, 2])),
     group=st.integers(1, 20),
 )
+@example(rows=[], before=set(), after={1}, group=1)
 def test_rows_are_the_same_whatever_is_protected_before_and_after(
     rows: list[tuple[str | None, list[int | None] | None]], before: set[int], after: set[int], group: int
 ) -> None:

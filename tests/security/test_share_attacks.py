@@ -18,6 +18,7 @@ from typing import Any, Final
 
 import pytest
 from pyiceberg.table import Table
+from pyiceberg.table.name_mapping import NameMapping
 
 from tablecrypt import parquet
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
@@ -98,7 +99,7 @@ def others_of(table: EncryptedTable, theirs: EncryptedTable) -> Iterator[Reachab
 def opens(theirs: EncryptedTable, file: ReachableFile, key: StandardKeyMetadata) -> bool:
     try:
         if file.kind == FileKind.DATA:
-            inspect_hidden_columns(theirs.io, FooterWork(file.location, frozenset()), (key,))
+            inspect_hidden_columns(theirs.io, FooterWork(file.location, frozenset(), NameMapping([])), (key,))
         else:
             with theirs.io.decrypting_input(file.location, key).open() as stream:
                 stream.read()
@@ -327,7 +328,8 @@ def test_the_lists_of_a_share_hold_the_deks_of_shared_files_alone(with_note: Sha
     opened = set()
     for task in two_columns.scan().plan_files():
         key_metadata = key_metadata_of(task.file)
-        stored = inspect_hidden_columns(two_columns.io, FooterWork(task.file.file_path, frozenset()), (key_metadata,)).result
+        work = FooterWork(task.file.file_path, frozenset(), NameMapping([]))
+        stored = inspect_hidden_columns(two_columns.io, work, (key_metadata,)).result
         for field_id, wrapped in stored.keys:
             # Whoever gives him DEKs of other files gives him no protected column of these.
             with suppress(TablecryptError):

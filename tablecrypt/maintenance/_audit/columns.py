@@ -33,18 +33,21 @@ import pyarrow as pa
 from pyiceberg.io import FileIO
 from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.name_mapping import NameMapping
 
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import ConfigurationError, FormatError, KeyIdChangedError, KeyNotFoundError, TablecryptError
 from tablecrypt.keys.column_keys import ColumnPolicy, ProtectedColumn, key_id_in
 from tablecrypt.keys.key_ring import EncryptedKey
 from tablecrypt.maintenance._audit.findings import AuditedColumnKek, Finding, FindingKind
+from tablecrypt.maintenance.columns.footers import name_mapping_of
 from tablecrypt.maintenance.columns.masks import MaskWork, masked_columns, may_hold_masks
 from tablecrypt.maintenance.reachable import FileKind, ReachableFile
 from tablecrypt.parquet.file_keys import FileKeys
 from tablecrypt.parquet.footer import FileCiphers, read_checked_end
 from tablecrypt.parquet.layout import FileLayout
 from tablecrypt.parquet.protected.hidden_columns import leaves_of
+from tablecrypt.parquet.protected.mapped_ids import with_mapped_ids
 from tablecrypt.parquet.storage import Source
 from tablecrypt.parquet.structs import FileMetaData
 from tablecrypt.printable import counted
@@ -81,18 +84,18 @@ def read_columns(io: FileIO, files: Iterable[ReachableFile], metadata: TableMeta
         files: of the table.
         metadata: the table's.
     """
-    policy, schema = _readable_policy(metadata), metadata.schema()
+    policy, schema, mapping = _readable_policy(metadata), metadata.schema(), name_mapping_of(metadata)
     # Files without a key are plaintext, which another finding reports.
     wanted = [file for file in files if file.kind == FileKind.DATA and file.key is not None and file.file_format == "PARQUET"]
 
     def read(file: ReachableFile) -> ColumnsInFile | None:
         assert file.key is not None
         try:
-            found = _columns_in(io, file.location, file.key)
+            found = _columns_in(io, file.location, file.key, mapping, policy)
         except (TablecryptError, OSError):
             return None
         try:
-            return _with_masks(found, io, file, policy, schema)
+            return _with_masks(found, io, file, policy, schema, mapping)
         except (TablecryptError, OSError):
             # As an error placeholder without its hidden column: what the footer says is to be reported all the same.
             return found
@@ -102,12 +105,22 @@ def read_columns(io: FileIO, files: Iterable[ReachableFile], metadata: TableMeta
     return {location: columns for location, columns in found.items() if columns is not None}
 
 
-def _columns_in(io: FileIO, location: str, key_metadata: StandardKeyMetadata) -> ColumnsInFile:
+def _columns_in(io: FileIO, location: str, key_metadata: StandardKeyMetadata, mapping: NameMapping, policy: ColumnPolicy) -> ColumnsInFile:
     with io.new_input(location).open() as stream:
         file = stream if isinstance(stream, pa.NativeFile) else pa.PythonFile(stream, mode="r")
         _, footer = read_checked_end(file, int(file.size()), key_metadata, location)
         layout = FileLayout(Source(file, location), footer, FileCiphers(footer, FileKeys.of_table_file(key_metadata)))
-        leaves = leaves_of(layout.metadata.structs(FileMetaData.SCHEMA))
+        if not layout.rows:
+            # Its columns hold no values, under whatever key.
+            return ColumnsInFile()
+
+        elements = layout.metadata.structs(FileMetaData.SCHEMA)
+        try:
+            leaves = leaves_of(with_mapped_ids(elements, mapping.root))
+        except FormatError:
+            # Nobody can tell which columns it has: any protected one may be among them, under the file's key.
+            return ColumnsInFile(frozenset(policy.columns))
+
         hidden_columns: defaultdict[int, set[str]] = defaultdict(set)
         for chunk in layout.chunks():
             field_id = leaves[chunk.ordinals.column].hidden_field_id
@@ -118,12 +131,14 @@ def _columns_in(io: FileIO, location: str, key_metadata: StandardKeyMetadata) ->
     return ColumnsInFile(present, {field_id: frozenset(ids) for field_id, ids in hidden_columns.items()})
 
 
-def _with_masks(found: ColumnsInFile, io: FileIO, file: ReachableFile, policy: ColumnPolicy, schema: Schema) -> ColumnsInFile:
+def _with_masks(
+    found: ColumnsInFile, io: FileIO, file: ReachableFile, policy: ColumnPolicy, schema: Schema, mapping: NameMapping
+) -> ColumnsInFile:
     suspects = may_hold_masks(policy, found.present, found.hidden_columns, file.sequence_number)
     if not suspects or file.key is None:
         return found
     with io.new_input(file.location).open() as stored:
-        return replace(found, masks=masked_columns(stored, file.key, MaskWork(file.location, suspects, schema)))
+        return replace(found, masks=masked_columns(stored, file.key, MaskWork(file.location, suspects, schema, mapping)))
 
 
 def _readable_policy(metadata: TableMetadata) -> ColumnPolicy:

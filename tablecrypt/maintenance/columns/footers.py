@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from pyiceberg.manifest import DataFile
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.name_mapping import NameMapping
 
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
@@ -22,10 +24,17 @@ _FOOTER_SIZE: Final = 64 * 1024
 
 @dataclass(frozen=True)
 class FooterWork:
-    """Where a file is, and the field ids of the columns that are to have hidden columns in a file that it is rewritten as."""
+    """A file to look at.
+
+    Attributes:
+        location: where it is.
+        wanted: the field ids of the columns that are to have hidden columns in a file that it is rewritten as.
+        mapping: the table's name mapping, for a file without field ids.
+    """
 
     location: str
     wanted: frozenset[int]
+    mapping: NameMapping
 
 
 def inspect_footers(
@@ -42,21 +51,32 @@ def inspect_footers(
     Raises:
         TamperedFileError, FormatError: a footer is not what was written.
     """
-    works = footer_works({file.file_path: key_metadata_of(file) for file in files}, wanted)
+    works = footer_works(table.metadata, {file.file_path: key_metadata_of(file) for file in files}, wanted)
     return {works[index].work.location: done.result for index, done in runner.run(table, inspect_hidden_columns, works)}
 
 
-def footer_works(files: Mapping[str, StandardKeyMetadata], wanted: Collection[int] = ()) -> list[FileWork[FooterWork]]:
+def footer_works(
+    metadata: TableMetadata, files: Mapping[str, StandardKeyMetadata], wanted: Collection[int] = ()
+) -> list[FileWork[FooterWork]]:
     """Return the work of reading footers, for `inspect_hidden_columns` or what calls it.
 
     Args:
+        metadata: of the table.
         files: key metadata by location.
         wanted: field ids of the columns that are to have hidden columns.
     """
-    return [FileWork(FooterWork(location, frozenset(wanted)), (key_metadata,), _FOOTER_SIZE) for location, key_metadata in files.items()]
+    mapping = name_mapping_of(metadata)
+    works = (FooterWork(location, frozenset(wanted), mapping) for location in files)
+    return [FileWork(work, (files[work.location],), _FOOTER_SIZE) for work in works]
 
 
 def inspect_hidden_columns(io: EncryptingFileIO, work: FooterWork, keys: tuple[StandardKeyMetadata, ...]) -> FileDone[StoredHiddenColumns]:
     """Return what the footer of the file at a location says."""
     with io.raw_input(work.location).open() as stored:
-        return FileDone(ProtectedLayout(source_of(stored, work.location), keys[0]).stored(work.wanted))
+        layout = ProtectedLayout(source_of(stored, work.location), keys[0], mapping=work.mapping.root)
+        return FileDone(layout.stored(work.wanted))
+
+
+def name_mapping_of(metadata: TableMetadata) -> NameMapping:
+    """Return the names by which a table's columns are found in files without field ids: as its property says, else those that they have."""
+    return metadata.name_mapping() or metadata.schema().name_mapping

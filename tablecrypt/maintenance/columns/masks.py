@@ -20,11 +20,14 @@ from typing import Final
 
 from pyiceberg.manifest import DataFile
 from pyiceberg.schema import Schema
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.name_mapping import NameMapping
 
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.keys.column_keys import ColumnPolicy, ProtectedColumn, is_from_before
+from tablecrypt.maintenance.columns.footers import name_mapping_of
 from tablecrypt.maintenance.runner import FileDone, FileWork, Runner
 from tablecrypt.manifests.records import key_metadata_of
 from tablecrypt.parquet.protected.hidden_column_rewriting import values_under_file_key
@@ -37,11 +40,12 @@ _SHOWN: Final = 3
 
 @dataclass(frozen=True)
 class MaskWork:
-    """A file, the columns of it to look at, and the table's schema."""
+    """A file, the columns of it to look at, and the table's schema and name mapping."""
 
     location: str
     columns: tuple[ProtectedColumn, ...]
     schema: Schema
+    mapping: NameMapping
 
 
 def may_hold_masks(
@@ -73,7 +77,7 @@ def masked_columns(stored: object, key_metadata: StandardKeyMetadata, work: Mask
     return frozenset(
         column.field_id
         for column in work.columns
-        if are_masks(column, work.schema, values_under_file_key(stored, key_metadata, column.field_id, work.location))
+        if are_masks(column, work.schema, values_under_file_key(stored, key_metadata, column.field_id, work.location, work.mapping.root))
     )
 
 
@@ -99,7 +103,7 @@ def refuse_masks(
         ConfigurationError: a file holds masks.
         TamperedFileError, FormatError: a file is not what was written.
     """
-    works = list(_works(table.schema(), policy, files, footers, sequence_numbers))
+    works = list(_works(table.metadata, policy, files, footers, sequence_numbers))
     found = {works[index].work.location: done.result for index, done in runner.run(table, look_for_masks, works)} if works else {}
     held = sorted((field_id, location) for location, field_ids in found.items() for field_id in field_ids)
     if not held:
@@ -117,17 +121,18 @@ def refuse_masks(
 
 
 def _works(
-    schema: Schema,
+    metadata: TableMetadata,
     policy: ColumnPolicy,
     files: Mapping[str, DataFile],
     footers: Mapping[str, StoredHiddenColumns],
     sequence_numbers: Mapping[str, int | None],
 ) -> Iterator[FileWork[MaskWork]]:
+    schema, mapping = metadata.schema(), name_mapping_of(metadata)
     for location, found in footers.items():
         file = files.get(location)
         columns = may_hold_masks(policy, found.columns, found.protected, sequence_numbers.get(location))
         if file is not None and columns:
-            yield FileWork(MaskWork(location, columns, schema), (key_metadata_of(file),), file.file_size_in_bytes)
+            yield FileWork(MaskWork(location, columns, schema, mapping), (key_metadata_of(file),), file.file_size_in_bytes)
 
 
 def look_for_masks(io: EncryptingFileIO, work: MaskWork, keys: tuple[StandardKeyMetadata, ...]) -> FileDone[frozenset[int]]:

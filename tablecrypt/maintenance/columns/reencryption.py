@@ -59,7 +59,7 @@ from tablecrypt.maintenance._file_rewrite import (
     ReencryptWork,
 )
 from tablecrypt.maintenance._key_commit import commit_keys, removed_keys
-from tablecrypt.maintenance.columns.footers import footer_works, inspect_footers, inspect_hidden_columns
+from tablecrypt.maintenance.columns.footers import footer_works, inspect_footers, inspect_hidden_columns, name_mapping_of
 from tablecrypt.maintenance.columns.masks import refuse_masks
 from tablecrypt.maintenance.columns.partitions import ShownFiles
 from tablecrypt.maintenance.progress import ProgressListener
@@ -211,6 +211,7 @@ class ProtectedFiles(FilesToReencrypt):
             tuple(self._written[field_id] for field_id in made),
             hashed,
             self._metadata.schema(),
+            name_mapping_of(self._metadata),
         )
         column_deks = (*opened.deks, *(Secret(key.secret) for key in made.values()), *(self._keys.mask_key(each) for each in hashed))
         keys = (*plain.keys, *(StandardKeyMetadata(key, prefix) for key in column_deks))
@@ -334,7 +335,10 @@ def _write_fresh(
         column.field_id: replacement_of(column, hidden_columns.schema, of_hashes.__getitem__) for column in hidden_columns.columns
     }
 
-    return rewrite_protected(stored, sink, old, keys, replacements, lambda field_id, held: opened[field_id, held], location)
+    def hidden_key(field_id: int, held: bytes) -> Secret:
+        return opened[field_id, held]
+
+    return rewrite_protected(stored, sink, old, keys, replacements, hidden_key, location, hidden_columns.mapping.root)
 
 
 def may_have_hidden_columns(file: DataFile) -> bool:
@@ -402,7 +406,7 @@ def _footers_of_all(table: EncryptedTable, runner: Runner) -> list[StoredHiddenC
     files = [file for file in found.files.values() if file.kind == FileKind.DATA]
     if found.problems or any(file.key is None or file.file_format != FileFormat.PARQUET.value for file in files):
         return None
-    works = footer_works({file.location: file.key for file in files if file.key is not None})
+    works = footer_works(table.metadata, {file.location: file.key for file in files if file.key is not None})
     return [done.result for _, done in runner.run(table, inspect_hidden_columns, works)]
 
 

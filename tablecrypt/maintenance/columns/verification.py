@@ -30,7 +30,7 @@ from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.keys.bound_schemas import BoundSchema
 from tablecrypt.keys.column_keys import ColumnKeys
 from tablecrypt.keys.nested_columns import all_ancestors, displaced
-from tablecrypt.maintenance.columns.footers import FooterWork, footer_works, inspect_hidden_columns
+from tablecrypt.maintenance.columns.footers import FooterWork, footer_works, inspect_hidden_columns, name_mapping_of
 from tablecrypt.maintenance.runner import FileDone, Runner
 from tablecrypt.parquet.file_keys import KeyByPath
 from tablecrypt.parquet.protected.hidden_columns import hidden_field_id
@@ -85,7 +85,7 @@ def hidden_columns_to_verify(
     keys = column_keys(metadata, table.io)
     # No change of a schema takes a column from one struct to another, so that those from before count too.
     places = {each: around for schema in metadata.schemas for each, around in all_ancestors(schema).items()}
-    works = footer_works(files)
+    works = footer_works(metadata, files)
     found: dict[str, HiddenColumnKeys] = {}
     for index, done in runner.run(table, inspect_footer, works):
         location, look = works[index].work.location, done.result
@@ -136,7 +136,7 @@ def hidden_column_keys(
         return None
 
     keys = column_keys(metadata, table.io)
-    work = FooterWork(location, frozenset())
+    work = FooterWork(location, frozenset(), name_mapping_of(metadata))
     schemas: dict[int, BoundSchema] = {}
 
     def hidden_key(path: tuple[str, ...], stored: bytes | None) -> Secret:

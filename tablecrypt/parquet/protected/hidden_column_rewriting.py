@@ -52,6 +52,7 @@ from tablecrypt.parquet.protected.hidden_columns import (
     subtree,
     without_hidden_columns,
 )
+from tablecrypt.parquet.protected.mapped_ids import MappedColumn
 from tablecrypt.parquet.protected.placeholders import blanks, error_placeholder_pages
 from tablecrypt.parquet.protected.protected_layout import KeyByField, ProtectedLayout
 from tablecrypt.parquet.storage import Sink, source_of
@@ -79,6 +80,7 @@ def rewrite_protected(
     replacements: Mapping[int, Replacement | None],
     hidden_key: KeyByField,
     location: str,
+    mapping: Sequence[MappedColumn] | None = None,
 ) -> RewrittenFile:
     """Write a file again, in which these columns are protected and no others.
 
@@ -91,17 +93,20 @@ def rewrite_protected(
             error placeholder.
         hidden_key: opens the old hidden columns.
         location: names the old file in errors.
+        mapping: the table's name mapping. The new file has the field ids that it gives to columns without one.
 
     Raises: the errors that the module lists, and what `hidden_key` raises.
     """
-    rewriting = _Rewriting(ProtectedLayout(source_of(source, location), old, hidden_key), replacements)
+    rewriting = _Rewriting(ProtectedLayout(source_of(source, location), old, hidden_key, mapping=mapping), replacements)
     out = Sink(sink)
     writer = ModularWriter(out, FileEncryption(new, location, secrets.token_bytes))
     rewriting.write(writer)
     return RewrittenFile(writer.finish(without_hidden_columns), tuple(writer.group_starts))
 
 
-def values_under_file_key(source: object, key_metadata: StandardKeyMetadata, field_id: int, location: str) -> Iterator[pa.ChunkedArray]:
+def values_under_file_key(
+    source: object, key_metadata: StandardKeyMetadata, field_id: int, location: str, mapping: Sequence[MappedColumn] | None = None
+) -> Iterator[pa.ChunkedArray]:
     """Yield the values of a column under the file's own key, one row group at a time; null where a struct around it is null.
 
     Args:
@@ -109,10 +114,11 @@ def values_under_file_key(source: object, key_metadata: StandardKeyMetadata, fie
         key_metadata: of the file.
         field_id: the column's, outside of lists and maps. Others are not read, nor is what lies beside it in a struct.
         location: names the file in errors.
+        mapping: the table's name mapping, for a file without field ids.
 
     Raises: the errors that the module lists.
     """
-    reading = _Rewriting(ProtectedLayout(source_of(source, location), key_metadata), {})
+    reading = _Rewriting(ProtectedLayout(source_of(source, location), key_metadata, mapping=mapping), {})
     yield from reading.values(field_id)
 
 
@@ -173,7 +179,8 @@ class _Rewriting:
             rows = metadata.integer(FileMetaData.NUM_ROWS)
         writer.begin(self._footer(), [column.path for column in self._columns], rows)
         groups = zip(metadata.structs(FileMetaData.ROW_GROUPS), self._old.file.row_groups, strict=True)
-        writer.add_groups((group, self._placed(group, chunks)) for group, chunks in groups)
+        # Of a row group without rows nothing is protected: pyarrow makes no pages of it that could be placeholders.
+        writer.add_groups((group, self._placed(group, chunks)) for group, chunks in groups if group.integer(RowGroup.NUM_ROWS))
 
     def values(self, field_id: int) -> Iterator[pa.ChunkedArray]:
         leaves = [(ordinal, self._old.leaves[ordinal].path) for ordinal in self._leaves_of(field_id)]

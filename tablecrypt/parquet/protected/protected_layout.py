@@ -47,6 +47,7 @@ from tablecrypt.parquet.protected.hidden_columns import (
     of_shown_columns,
     schema_of_field,
 )
+from tablecrypt.parquet.protected.mapped_ids import MappedColumn, with_mapped_ids
 from tablecrypt.parquet.protected.placeholders import is_error_placeholder
 from tablecrypt.parquet.storage import Source
 from tablecrypt.parquet.structs import FileMetaData
@@ -88,10 +89,11 @@ class ProtectedLayout:
         hidden_key: opens hidden columns; each is asked for once. None: they are not to be opened.
         footer: its end, of a caller who has read it, and has checked the file's length.
         known: field ids of the columns that the table says are protected. None: any may be.
+        mapping: the table's name mapping, by which files without field ids are read. None: the schema's own ids count alone.
 
     Attributes:
         file: its layout.
-        schema: the nodes in its footer.
+        schema: the nodes in its footer, with the field ids that the mapping gives them where they have none.
         leaves: its columns.
         hidden_leaves: those that are hidden.
         schemas: by field id, what key metadata binds of them.
@@ -107,6 +109,7 @@ class ProtectedLayout:
         *,
         footer: StoredFooter | None = None,
         known: frozenset[int] | None = None,
+        mapping: Sequence[MappedColumn] | None = None,
     ) -> None:
         self._aad_prefix = key_metadata.aad_prefix
         self._hidden_key = hidden_key
@@ -119,6 +122,9 @@ class ProtectedLayout:
         self.schema = self.file.metadata.structs(FileMetaData.SCHEMA)
         with described(source.location, "the schema in the footer"):
             self.leaves = leaves_of(self.schema)
+            if mapping is not None:
+                self.schema = with_mapped_ids(self.schema, mapping)
+                self.leaves = leaves_of(self.schema)
         self.hidden_leaves = hidden_leaves_among(self.leaves, source.location)
         with described(source.location, "the schema in the footer"):
             self.schemas = bound_schemas(self.schema, self.hidden_leaves, source.location)

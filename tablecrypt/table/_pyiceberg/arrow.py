@@ -11,21 +11,25 @@ _read_deletes                                        what a plain table's positi
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.expressions.visitors import _InclusiveMetricsEvaluator as InclusiveMetricsEvaluator
 from pyiceberg.io.fileformat import FileFormatModel
-from pyiceberg.io.pyarrow import ArrowAccessor, ArrowProjectionVisitor
+from pyiceberg.io.pyarrow import ArrowAccessor, ArrowProjectionVisitor, pyarrow_to_schema
 from pyiceberg.io.pyarrow import _check_pyarrow_schema_compatible as check_pyarrow_schema_compatible
 from pyiceberg.io.pyarrow import _get_column_projection_values as column_projection_values
 from pyiceberg.io.pyarrow import _get_field_from_arrow_table as field_of_arrow_table
 from pyiceberg.io.pyarrow import _get_parquet_writer_kwargs as parquet_writer_kwargs
 from pyiceberg.io.pyarrow import _read_deletes as read_plain_deletes
 from pyiceberg.schema import Schema, visit_with_partner
+from pyiceberg.table.name_mapping import parse_mapping_from_json
 from pyiceberg.typedef import EMPTY_DICT
 from pyiceberg.types import ListType, MapType
+
+from tablecrypt.manifests.records import FORMAT_VERSION
 
 __all__ = [
     "InclusiveMetricsEvaluator",
@@ -34,8 +38,22 @@ __all__ = [
     "field_of_arrow_table",
     "parquet_writer_kwargs",
     "read_plain_deletes",
+    "stored_schema",
     "to_requested_schema",
 ]
+
+
+@lru_cache(maxsize=64)
+def stored_schema(serialized: bytes, name_mapping: str | None) -> Schema:
+    """Return the Arrow schema of a file, as it is serialized, as Iceberg's. Kept from one scan to the next: files have the same columns.
+
+    Args:
+        serialized: the schema.
+        name_mapping: the table's, by which columns are found where one has no field id; None: a file without them is an error.
+    """
+    mapping = parse_mapping_from_json(name_mapping) if name_mapping else None
+    arrow_schema = pa.ipc.read_schema(pa.py_buffer(serialized))
+    return pyarrow_to_schema(arrow_schema, mapping, downcast_ns_timestamp_to_us=False, format_version=FORMAT_VERSION)
 
 
 class NullKeepingProjection(ArrowProjectionVisitor):

@@ -25,16 +25,18 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 from pyiceberg.schema import Schema
+from pyiceberg.table import TableProperties
 from pyiceberg.table.metadata import TableMetadata
 
 from tablecrypt.errors import ColumnKeyDeniedError, ConfigurationError, FormatError, TamperedFileError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.keys.column_keys import ColumnKeys, ColumnPolicy, is_from_before
-from tablecrypt.keys.nested_columns import all_ancestors, ancestors
-from tablecrypt.parquet.protected.hidden_arrays import path_to, replaced_array
+from tablecrypt.keys.nested_columns import all_ancestors, ancestors, positions_through_structs
+from tablecrypt.parquet.protected.hidden_arrays import replaced_array
 from tablecrypt.parquet.protected.hidden_column_reader import ColumnAccess
 from tablecrypt.parquet.protected.placeholders import blanks
 from tablecrypt.parquet.uniform import PositionedBatch, ReadRequest
+from tablecrypt.table._pyiceberg.arrow import stored_schema
 from tablecrypt.table.metadata import EncryptedTableMetadata, has_column_keys
 from tablecrypt.table.protection.authenticated import check_declared
 from tablecrypt.table.protection.policy import column_keys, policy_of, unreadable
@@ -59,6 +61,7 @@ class VisibleColumns:
         masked: field ids of those that are masked.
         nulled: of these the ones whose mask no file holds.
         since: for each that is needed, the data sequence number up to which files hold it under the table's key; None: no file does.
+        name_mapping: the table's, by which files without field ids are read.
     """
 
     protected: frozenset[int]
@@ -68,6 +71,7 @@ class VisibleColumns:
     masked: frozenset[int]
     nulled: frozenset[int]
     since: dict[int, int | None]
+    name_mapping: str | None
 
     def access_to(self, sequence_number: int | None) -> ColumnAccess:
         """Return the access to the hidden columns of a file with this data sequence number."""
@@ -164,7 +168,16 @@ def visible_columns(metadata: TableMetadata, io: EncryptingFileIO, projected: Sc
     nulled = frozenset(each for each in denied if each not in policy.columns or not policy.columns[each].mask.is_stored)
     since = {each: policy.columns[each].since for each in needed if each in policy.columns}
 
-    return VisibleColumns(everything, frozenset(needed - denied), frozenset(denied | beside), keys, frozenset(denied), nulled, since)
+    return VisibleColumns(
+        everything,
+        frozenset(needed - denied),
+        frozenset(denied | beside),
+        keys,
+        frozenset(denied),
+        nulled,
+        since,
+        metadata.properties.get(TableProperties.DEFAULT_NAME_MAPPING),
+    )
 
 
 def protected_in(metadata: TableMetadata, columns: Schema) -> frozenset[int]:
@@ -201,12 +214,14 @@ class MaskedFile:
     Args:
         opened: the file.
         masked: field ids of these columns.
+        name_mapping: the table's, by which a file without field ids is read.
     """
 
-    def __init__(self, opened: OpenedFile, masked: frozenset[int]) -> None:
+    def __init__(self, opened: OpenedFile, masked: frozenset[int], name_mapping: str | None) -> None:
         self._opened = opened
         self.schema = opened.schema
-        self._paths = [path_to(opened.schema, field_id) for field_id in sorted(masked) if _has_field(opened.schema, field_id)]
+        stored = stored_schema(opened.schema.serialize().to_pybytes(), name_mapping)
+        self._paths = [path for field_id in sorted(masked) if (path := positions_through_structs(stored, field_id))]
 
     def batches(self, request: ReadRequest) -> Iterator[pa.RecordBatch]:
         """Yield rows, masked; the filter looks at no masked column."""
@@ -226,14 +241,6 @@ class MaskedFile:
                 array = replaced_array(field, batch.column(at), path[1:], blanks)
                 batch = batch.set_column(at, batch.schema.field(at), array)
         return batch
-
-
-def _has_field(schema: pa.Schema, field_id: int) -> bool:
-    try:
-        path_to(schema, field_id)
-    except ConfigurationError:
-        return False
-    return True
 
 
 def _keys(metadata: TableMetadata, io: EncryptingFileIO) -> ColumnKeys:

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 from pyiceberg.manifest import DataFile
+from pyiceberg.table.name_mapping import NameMapping
 
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.maintenance import compact, share
@@ -105,7 +106,7 @@ def key_attacks(scene: PartnerScene) -> Iterator[Attack]:
 def _open(file: ReachableFile, key: StandardKeyMetadata, scene: PartnerScene, _: str) -> Values:
     io = scene.source.io
     if file.kind == FileKind.DATA:
-        return frozenset({str(inspect_hidden_columns(io, FooterWork(file.location, frozenset()), (key,)).result.columns)})
+        return frozenset({str(inspect_hidden_columns(io, FooterWork(file.location, frozenset(), NameMapping([])), (key,)).result.columns)})
     with io.decrypting_input(file.location, key).open() as stream:
         return frozenset({stream.read().hex()})
 
@@ -139,7 +140,7 @@ def column_attacks(scene: PartnerScene) -> Iterator[Attack]:
     for location, file in _files(scene.source).items():
         if file.kind != FileKind.DATA or file.key is None:
             continue
-        stored = inspect_hidden_columns(scene.source.io, FooterWork(location, frozenset()), (file.key,)).result
+        stored = inspect_hidden_columns(scene.source.io, FooterWork(location, frozenset(), NameMapping([])), (file.key,)).result
         for field_id, wrapped in stored.keys:
             name = TEAM_SCHEMA.find_column_name(field_id)
             if name == WITHHELD or location not in shared:

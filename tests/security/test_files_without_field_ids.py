@@ -1,0 +1,153 @@
+"""Files that programs without Iceberg wrote have no field ids, and protection finds their columns as readers do: by their names.
+
+`add_files` takes them into a plain table, and `migrate` encrypts them as they are. The analyst has the table's key, and no column's.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tablecrypt.errors import ConfigurationError, FormatError
+from tablecrypt.maintenance import FindingKind, audit, migrate, reencrypt, share, shred, verify
+from tablecrypt.manifests.records import key_metadata_of
+from tablecrypt.parquet.layout import plain_layout
+from tablecrypt.parquet.protected.hidden_columns import leaves_of
+from tablecrypt.parquet.protected.mapped_ids import with_mapped_ids
+from tablecrypt.parquet.protected.protected_layout import ProtectedLayout
+from tablecrypt.parquet.storage import source_of
+from tablecrypt.parquet.structs import FileMetaData
+from tablecrypt.table._pyiceberg.arrow import stored_schema
+from tablecrypt.table.table import EncryptedTable
+from tests.support.plaintext import CANARY
+from tests.support.protected_tables import (
+    COLUMN_KEY,
+    PEOPLE_SCHEMA,
+    TABLE_KEY,
+    Clients,
+    clients,
+    counted_columns,
+    declare,
+    loaded,
+    opened_by_table_key,
+    persons,
+)
+from tests.support.tables import encrypted_table, path_of
+
+SECRET: Final = CANARY.encode()
+
+
+@pytest.fixture
+def both(tmp_path: Path) -> Clients:
+    return clients(tmp_path)
+
+
+@pytest.fixture
+def people(both: Clients, tmp_path: Path) -> EncryptedTable:
+    """A table with one file of a program without Iceberg, and one without rows, whose columns are declared after that."""
+    plain = both.payroll.create_table("db.plain", PEOPLE_SCHEMA)
+    rows = persons(1, 2, 3)
+    named = rows.set_column(1, "ssn", pa.array([f"{CANARY} {number}" for number in (1, 2, 3)]))
+    for name, stored in (("people", named), ("empty", rows.slice(0, 0))):
+        pq.write_table(stored, tmp_path / f"{name}.parquet")
+        plain.add_files([f"file://{tmp_path}/{name}.parquet"])
+    migrate(plain, TABLE_KEY, into="db.people")
+    table = loaded(both.payroll)
+    declare(table, f"{COLUMN_KEY}: ssn, person.email, phones")
+
+    return loaded(both.payroll)
+
+
+def _rows(table: Any) -> list[dict[str, Any]]:
+    return sorted(table.scan().to_arrow().to_pylist(), key=lambda row: int(row["id"]))
+
+
+def _exposed(table: EncryptedTable) -> set[str]:
+    return {finding.where for finding in audit(table).findings if finding.kind == FindingKind.COLUMN_EXPOSED}
+
+
+def test_the_analyst_sees_nulls_of_a_file_from_before(both: Clients, people: EncryptedTable) -> None:
+    seen, all_rows = _rows(loaded(both.analyst)), _rows(people)
+
+    assert [row["ssn"] for row in all_rows] == [f"{CANARY} {number}" for number in (1, 2, 3)]
+    assert seen == [{**row, "ssn": None, "phones": None, "person": {**row["person"], "email": None}} for row in all_rows]
+
+
+def test_an_audit_says_that_the_file_shows_the_columns(people: EncryptedTable) -> None:
+    assert _exposed(people) == {"ssn", "person.email", "phones"}
+
+
+def test_reencrypt_protects_them(both: Clients, people: EncryptedTable) -> None:
+    before = _rows(people)
+    with people.update_schema() as update:
+        update.rename_column("ssn", "number")
+    reencrypt(people)
+    shred(people.refresh(), all_but_heads=True, replace_heads=True)
+    reencrypt(people.refresh())
+
+    table = loaded(both.payroll)
+    assert [{"ssn" if name == "number" else name: value for name, value in row.items()} for row in _rows(table)] == before
+    assert [(row["number"], row["person"]["email"], row["phones"]) for row in _rows(loaded(both.analyst))] == [(None, None, None)] * 3
+    assert counted_columns(table).isdisjoint({2, 5, 7})
+    assert not [stored for stored in opened_by_table_key(table) if SECRET in stored]
+    assert _exposed(table) == set()
+    assert verify(table).bad == ()
+    assert not [name for name in table.properties if name.endswith(".since")]
+    for task in table.scan().plan_files():
+        stored = ProtectedLayout(source_of(path_of(task.file.file_path).read_bytes()), key_metadata_of(task.file)).stored()
+        assert stored.columns == frozenset(table.schema().field_ids)
+
+
+def test_a_share_does_not_take_the_file_along(people: EncryptedTable, tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="hold a protected column in the clear"):
+        share(people, COLUMN_KEY, f"file://{tmp_path}/share", row_filter="id > 0")
+
+
+def test_a_column_that_the_mapping_does_not_name_may_be_any(both: Clients, people: EncryptedTable) -> None:
+    with people.transaction() as transaction:
+        transaction.set_properties({"schema.name-mapping.default": '[{"field-id": 1, "names": ["id"]}]'})
+    table = loaded(both.payroll)
+
+    assert _exposed(table) == {"ssn", "person.email", "phones"}
+    with pytest.raises(FormatError, match=r"has no field id, and the table's property schema.name-mapping.default has none for its name"):
+        reencrypt(table)
+
+
+NESTED: Final = {
+    "a": pa.int64(),
+    "s": pa.struct([("b", pa.string()), ("t", pa.struct([("c", pa.int32())]))]),
+    "l": pa.list_(pa.struct([("d", pa.int64()), ("e", pa.list_(pa.string()))])),
+    "m": pa.map_(pa.string(), pa.struct([("f", pa.int64())])),
+    "one": pa.struct([("element", pa.int64())]),
+    "lists": pa.list_(pa.list_(pa.map_(pa.int64(), pa.list_(pa.int32())))),
+}
+
+
+@pytest.mark.parametrize("is_compliant", [True, False])
+def test_columns_have_the_field_ids_that_readers_find(both: Clients, is_compliant: bool) -> None:
+    rows = pa.table({name: pa.array([], kind) for name, kind in NESTED.items()})
+    mapping = (
+        encrypted_table(both.payroll.create_table("db.nested", rows.schema, properties={"encryption.key-id": TABLE_KEY}))
+        .schema()
+        .name_mapping
+    )
+    stored = pa.BufferOutputStream()
+    pq.write_table(rows, stored, use_compliant_nested_type=is_compliant)
+    content = stored.getvalue()
+
+    elements = plain_layout(source_of(content.to_pybytes(), "file")).metadata.structs(FileMetaData.SCHEMA)
+    found = leaves_of(with_mapped_ids(elements, mapping.root))
+    assert not any(leaf.field_ids for leaf in leaves_of(elements))
+
+    arrow = pq.read_schema(pa.BufferReader(content)).remove_metadata()
+    expected = stored_schema(arrow.serialize().to_pybytes(), mapping.model_dump_json())
+    assert {each for leaf in found for each in leaf.field_ids} == expected.field_ids
+    for leaf in found:
+        name = expected.find_column_name(leaf.field_ids[-1])
+        assert name is not None
+        assert name.split(".")[0] == leaf.path[0]
+        assert len(leaf.field_ids) == len(name.split("."))
