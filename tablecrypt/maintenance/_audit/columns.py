@@ -4,6 +4,7 @@ The footer of a file, which the file's DEK opens, says whether the file has a co
 needs no right to the columns' keys. Footers are read only of tables that have protected columns.
 
     the file has the column, and no hidden column       its values are under the table's key: older than the protection, or written by Java
+    the file is Avro                                    likewise, of each protected column
     its manifest entry has metrics of the column        readers of manifests know bounds or counts, with or without the file
     the hidden column names a column key that is gone   the column was shredded, or an edit removed the entry
 
@@ -31,6 +32,7 @@ from typing import Final
 
 import pyarrow as pa
 from pyiceberg.io import FileIO
+from pyiceberg.manifest import FileFormat
 from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.name_mapping import NameMapping
@@ -86,10 +88,14 @@ def read_columns(io: FileIO, files: Iterable[ReachableFile], metadata: TableMeta
     """
     policy, schema, mapping = _readable_policy(metadata), metadata.schema(), name_mapping_of(metadata)
     # Files without a key are plaintext, which another finding reports.
-    wanted = [file for file in files if file.kind == FileKind.DATA and file.key is not None and file.file_format == "PARQUET"]
+    wanted = [file for file in files if file.kind == FileKind.DATA and file.key is not None]
 
     def read(file: ReachableFile) -> ColumnsInFile | None:
         assert file.key is not None
+        if file.file_format != FileFormat.PARQUET.value:
+            # Avro has no column under a key of its own.
+            return ColumnsInFile(frozenset(policy.columns))
+
         try:
             found = _columns_in(io, file.location, file.key, mapping, policy)
         except (TablecryptError, OSError):

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from pyiceberg.manifest import DataFile
+from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.name_mapping import NameMapping
 
@@ -35,6 +35,11 @@ class FooterWork:
     location: str
     wanted: frozenset[int]
     mapping: NameMapping
+
+
+def may_have_hidden_columns(file: DataFile) -> bool:
+    """Whether a file is one that can have protected columns: a Parquet data file."""
+    return file.content == DataFileContent.DATA and file.file_format == FileFormat.PARQUET
 
 
 def inspect_footers(

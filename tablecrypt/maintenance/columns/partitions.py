@@ -1,8 +1,11 @@
-"""Files whose partitions show a protected column, written again under the table's current partition spec.
+"""Files that show a protected column whatever is done to their columns, written again as Parquet under the table's current partition spec.
 
-Their spec is from before the column was protected. A copy beside each, under fresh keys, would keep the partition's value in its folder,
-its manifest entry and the manifest list. So their rows are read and written anew, as a compaction does: into the partitions and folders of
-the current spec, without the rows that deletes apply to, with `_row_id` and `_last_updated_sequence_number` in the files.
+    by their partitions     their spec is from before the column was protected: a copy beside each, under fresh keys, would keep the
+                            partition's value in its folder, its manifest entry and the manifest list
+    by their format         Avro has no column under a key of its own, so that all of a file opens with the file's DEK
+
+So their rows are read and written anew, as a compaction does: into the partitions and folders of the current spec, without the rows that
+deletes apply to, with `_row_id` and `_last_updated_sequence_number` in the files.
 
     rewrite     new files in place of the old ones, one snapshot of operation "replace"; delete files that nothing needs any more go too.
                 So do files under any spec whose deletion vectors lie beside those of old files: the footer there names these
@@ -19,7 +22,9 @@ from dataclasses import dataclass
 
 from pyiceberg.manifest import DataFile, DataFileContent
 
+from tablecrypt.keys.column_keys import ColumnPolicy
 from tablecrypt.maintenance._shred import replace_head
+from tablecrypt.maintenance.columns.footers import may_have_hidden_columns
 from tablecrypt.maintenance.compaction import Compaction, scan_tasks, unused_deletes
 from tablecrypt.maintenance.compaction_plan import CompactionRules, plan_groups
 from tablecrypt.maintenance.progress import ProgressListener
@@ -34,11 +39,11 @@ from tablecrypt.table.table import EncryptedTable
 
 @dataclass(frozen=True)
 class ShownFiles:
-    """Files of one branch whose partitions show a protected column.
+    """Files of one branch whose partitions show a protected column, or whose format does.
 
     Attributes:
         table, branch: whose they are.
-        shown: the specs.
+        shown: the specs that do.
         locations: of the data files that are to be written again.
     """
 
@@ -50,13 +55,11 @@ class ShownFiles:
     @classmethod
     def among(cls, table: EncryptedTable, branch: str, files: Mapping[str, DataFile]) -> ShownFiles:
         """Choose the data files among some of a branch, by their locations."""
-        shown = ShownPartitions.of(table.metadata)
-        chosen = (
-            location
-            for location, file in files.items()
-            if file.content == DataFileContent.DATA and shown.column(file.spec_id, location) is not None
-        )
-        return cls(table, branch, shown, frozenset(chosen))
+        shown, is_protected = ShownPartitions.of(table.metadata), bool(ColumnPolicy.from_properties(table.metadata.properties).columns)
+        data = {location: file for location, file in files.items() if file.content == DataFileContent.DATA}
+        by_partition = {location for location, file in data.items() if shown.column(file.spec_id, location) is not None}
+        by_format = {location for location, file in data.items() if is_protected and not may_have_hidden_columns(file)}
+        return cls(table, branch, shown, frozenset(by_partition | by_format))
 
     def rewrite(self, data_key_length: int | None, runner: Runner, progress: ProgressListener) -> int | None:
         """Write the files again, commit, and return the branch's new head; None where there was nothing to do. The table is refreshed.
@@ -66,7 +69,7 @@ class ShownFiles:
             CommitFailedException: other writers committed first, several times in a row. Likewise.
             TamperedFileError, KeyNotFoundError, KmsError: a file does not open. Likewise.
         """
-        if not self.shown or self.branch not in self.table.metadata.refs:
+        if not (self.shown or self.locations) or self.branch not in self.table.metadata.refs:
             return None
 
         compaction = self._planned(data_key_length)

@@ -11,6 +11,7 @@
     a hidden column                                not protected          the column                                  yes
     a hidden column of a column that was dropped   nothing or anything    a hidden column under a fresh DEK           yes
     a placeholder of another kind than the mask's  protected              the placeholder that the mask asks for      yes
+    the format Avro                                protected              Parquet: see partitions.py                  yes
 
 A file of the second kind is from before the column was protected, or another engine wrote it since: reading refuses those until they are
 made to conform. Where a file has to change, the keys of all of its hidden columns are needed, because none can stay where it was.
@@ -39,7 +40,7 @@ import secrets
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
+from pyiceberg.manifest import DataFile, FileFormat
 from pyiceberg.table.update import RemovePropertiesUpdate, TableUpdate
 
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
@@ -59,7 +60,13 @@ from tablecrypt.maintenance._file_rewrite import (
     ReencryptWork,
 )
 from tablecrypt.maintenance._key_commit import commit_keys, removed_keys
-from tablecrypt.maintenance.columns.footers import footer_works, inspect_footers, inspect_hidden_columns, name_mapping_of
+from tablecrypt.maintenance.columns.footers import (
+    footer_works,
+    inspect_footers,
+    inspect_hidden_columns,
+    may_have_hidden_columns,
+    name_mapping_of,
+)
 from tablecrypt.maintenance.columns.masks import refuse_masks
 from tablecrypt.maintenance.columns.partitions import ShownFiles
 from tablecrypt.maintenance.progress import ProgressListener
@@ -140,10 +147,11 @@ class ProtectedFiles(FilesToReencrypt):
         refuse_masks(self._table, self.policy, files, footers, sequence_numbers, self._runner)
 
     def check_readable(self, locations: Iterable[str]) -> None:
-        chosen = [location for location in locations if location in self._footers]
-        if not chosen:
+        locations = tuple(locations)
+        if not locations:
             return
 
+        chosen = [location for location in locations if location in self._footers]
         schema, known = self._metadata.schema(), {entry.key_id for entry in self._metadata.key_ring.column_keys}
 
         for location in chosen:
@@ -339,11 +347,6 @@ def _write_fresh(
         return opened[field_id, held]
 
     return rewrite_protected(stored, sink, old, keys, replacements, hidden_key, location, hidden_columns.mapping.root)
-
-
-def may_have_hidden_columns(file: DataFile) -> bool:
-    """Whether a file is one that can have protected columns: a Parquet data file."""
-    return file.content == DataFileContent.DATA and file.file_format == FileFormat.PARQUET
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ from pyiceberg.types import ListType, MapType
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.keys.column_keys import ColumnPolicy, told_until
 from tablecrypt.keys.nested_columns import covering
-from tablecrypt.maintenance.columns.footers import inspect_footers
+from tablecrypt.maintenance.columns.footers import inspect_footers, may_have_hidden_columns
 from tablecrypt.maintenance.runner import Runner
 from tablecrypt.maintenance.sharing.columns import check_right, named_columns
 from tablecrypt.manifests.records import is_deletion_vector
@@ -172,7 +172,8 @@ def plan_share(
     protected = _protected(table.metadata)
     shared_columns = _shared_columns(table, schema, protected, columns)
     check_right(table, shared_columns)
-    stored = inspect_footers(table, [task.file for task in tasks], runner) if has_column_keys(table.metadata) else {}
+    looked_at = [task.file for task in tasks if may_have_hidden_columns(task.file)] if has_column_keys(table.metadata) else []
+    stored = inspect_footers(table, looked_at, runner) if looked_at else {}
     whole = WholeFiles(schema, strict, told_until=told_until(metadata.properties, schema))
     reasons = _reasons(whole, ShownPartitions.of(table.metadata), stored, protected, rewriting)
     refused = _refused(table, tasks, reasons, rewriting)
@@ -218,7 +219,7 @@ def _reasons(
         ),
         # A file from before the declaration, or one that another engine wrote: its DEK opens the column.
         "hold a protected column in the clear, so that it cannot be withheld. Bring them in line first (reencrypt --out-of-line)": (
-            lambda task: task.file.file_path in stored and _shows(stored[task.file.file_path], protected)
+            lambda task: _shows(stored.get(task.file.file_path), protected)
         ),
         "are of partitions that show a protected column. Bring them in line first (reencrypt --out-of-line)": (
             lambda task: partitions.column(task.file.spec_id, task.file.file_path) is not None
@@ -280,8 +281,9 @@ def _masked(stored: Mapping[str, StoredHiddenColumns], tasks: Iterable[Encrypted
     return {each for task in tasks if task.file.file_path in stored for each in stored[task.file.file_path].masked}
 
 
-def _shows(stored: StoredHiddenColumns, protected: frozenset[int]) -> bool:
-    return bool(protected & stored.columns - stored.protected)
+def _shows(stored: StoredHiddenColumns | None, protected: frozenset[int]) -> bool:
+    # An Avro file has no column under a key of its own.
+    return bool(protected if stored is None else protected & stored.columns - stored.protected)
 
 
 def _ids_of(table: EncryptedTable, schema: Schema, columns: Iterable[str]) -> Iterator[int]:
