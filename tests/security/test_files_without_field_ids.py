@@ -22,6 +22,7 @@ from tablecrypt.parquet.protected.protected_layout import ProtectedLayout
 from tablecrypt.parquet.storage import source_of
 from tablecrypt.parquet.structs import FileMetaData
 from tablecrypt.table._pyiceberg.arrow import stored_schema
+from tablecrypt.table.protection.policy import policy_of
 from tablecrypt.table.table import EncryptedTable
 from tests.support.plaintext import CANARY
 from tests.support.protected_tables import (
@@ -115,6 +116,18 @@ def test_a_column_that_the_mapping_does_not_name_may_be_any(both: Clients, peopl
     assert _exposed(table) == {"ssn", "person.email", "phones"}
     with pytest.raises(FormatError, match=r"has no field id, and the table's property schema.name-mapping.default has none for its name"):
         reencrypt(table)
+
+
+def test_the_analyst_cannot_have_the_mapping_give_a_protected_name_to_another_column(both: Clients, people: EncryptedTable) -> None:
+    mapping = people.schema().name_mapping.model_dump_json()
+    swapped = mapping.replace('"ssn"', '"kept"').replace('"note"', '"ssn"').replace('"kept"', '"note"')
+    said = r"schema.name-mapping.default gives the name 'ssn' of the protected column with field id 2 to column 'note': set it as it was"
+    with pytest.raises(ConfigurationError, match=said), loaded(both.analyst).transaction() as transaction:
+        transaction.set_properties({"schema.name-mapping.default": swapped})
+
+    properties = {**people.metadata.properties, "schema.name-mapping.default": swapped}
+    with pytest.raises(ConfigurationError, match=said):
+        policy_of(people.metadata.model_copy(update={"properties": properties}), {9})
 
 
 NESTED: Final = {

@@ -399,11 +399,34 @@ def check_names(metadata: TableMetadata, touched: Container[int] | None = None) 
         return
 
     policy, schema = ColumnPolicy.from_properties(metadata.properties), metadata.schema()
-    for taken in taken_names(names, policy, keys_of_leaves(policy, schema)):
+    leaves = keys_of_leaves(policy, schema)
+    for taken in taken_names(names, policy, leaves):
         # Right-holders may have written values of the protected column into the other one, and anybody may have put his own there: neither
         # column is what its name says. The others are.
         if touched is None or taken.taker in touched or taken.owner in touched:
             raise ConfigurationError(taken_message(taken, policy.columns[taken.owner].column_key_id, schema))
+
+    # In a file without field ids a column is the one that its name is mapped to, whatever the schema calls that.
+    for field_id, name in _mapped_names(metadata):
+        named = {field_id: (name, leaves[field_id][1])} if field_id in leaves else {}
+        for taken in taken_names(names, policy, named):
+            raise ConfigurationError(
+                f"the property {TableProperties.DEFAULT_NAME_MAPPING} gives the name {name!r} of the protected column with field id "
+                f"{taken.owner} to column {schema.find_column_name(field_id)!r}: set it as it was"
+            )
+
+
+def _mapped_names(metadata: TableMetadata) -> Iterator[tuple[int, str]]:
+    """Yield the names that a table's name mapping knows, dotted, and whose they are."""
+    mapping = metadata.name_mapping()
+    waiting = [("", mapping.root)] if mapping else []
+    while waiting:
+        around, columns = waiting.pop()
+        for column in columns:
+            for name in column.names:
+                if column.field_id is not None:
+                    yield column.field_id, around + name
+                waiting.append((f"{around}{name}.", column.fields))
 
 
 def taken_message(taken: TakenName, master_key_id: str, schema: Schema) -> str:
