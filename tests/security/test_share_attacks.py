@@ -437,6 +437,21 @@ def test_a_record_that_somebody_writes_has_unshare_delete_no_table(
     assert (len(ids(table)), len(ids(other))) == (40, 20)
 
 
+def test_a_share_is_not_put_among_files_of_a_table_whose_metadata_lies_elsewhere(
+    table: EncryptedTable, partner: Partner, catalog: EncryptedSqlCatalog, tmp_path: Path
+) -> None:
+    """Its end would take them for the share's: nothing in the folder says whose they are."""
+    elsewhere = {"write.metadata.path": (tmp_path / "elsewhere").as_uri()}
+    other = new_table(catalog, "db.other", TEAM_SCHEMA, appends=[team_rows(0)], properties=elsewhere)
+    before = files_below(folder_of(other))
+
+    with pytest.raises(ConfigurationError, match="holds files that are no share's"):
+        share(table, partner.key_id, other.location(), NORTH)
+
+    assert live_shares(table.refresh()) == []
+    assert files_below(folder_of(other)) == before
+
+
 def of_another_table_below(location: str, catalog: EncryptedSqlCatalog) -> EncryptedTable:
     properties = {"encryption.key-id": MASTER_KEY}
     other = catalog.create_table("db.other", TEAM_SCHEMA, location=f"{location}/theirs/other", properties=properties)

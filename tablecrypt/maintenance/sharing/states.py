@@ -119,7 +119,12 @@ class States:
         own = {location: found["generation"] for location in self.tables if (found := self._own(location))}
         generations = {*own.values(), *((remembered["generation"],) if remembered else ())}
         is_abandoned = own.keys() == self.tables.keys()
-        return [*sorted(own), *sorted(self._others_of(None if is_abandoned else generations))]
+        return [*sorted(own), *sorted(self.others if is_abandoned else self._others_of(generations))]
+
+    @property
+    def others(self) -> list[str]:
+        """What is named like files of states beside their metadata.json, whosever it is."""
+        return self._others_of(None)
 
     def _others_of(self, generations: Collection[str] | None) -> list[str]:
         """Return what is named like files of states beside their metadata.json.
