@@ -15,10 +15,13 @@ The journal lies beside the table:
 Part after part is added and none is ever changed. The JSON of a part is written last: entries without it, or with half of it, are of a run
 that was killed meanwhile, and count as not done. The new files' DEKs are in the stream, whose own key is wrapped under the table's KEK.
 
-What a journal says is believed only as far as its key opens it, and a caller checks that an old location is (still) the table's. The files
-that the old and new locations name are never written again, so a part that is brought back later says nothing that is not true. A part that
-does not open, for whatever reason, is not done, and a warning names it: who writes storage must not stop the work by a file. Where the key
-service does not answer, KmsUnavailableError is raised; what it refuses is a part that does not open.
+What a journal says is believed only as far as its key opens it under the KEK of the branch's head, and a caller checks that an old location
+is (still) the table's. Any other KEK under the master key may be known to who writes storage: the one before a rotation, one of another
+table, one of whoever may wrap. So a run that was killed begins again after the KEK was rotated, or where it is too old to wrap. A plain
+table has no KEK, and nothing that others could not write. The files that the old and new locations name are never written again, so a part
+that is brought back later says nothing that is not true. A part that does not open, for whatever reason, is not done, and a warning names
+it: who writes storage must not stop the work by a file. Where the key service does not answer, KmsUnavailableError is raised; what it
+refuses is a part that does not open.
 
 `write_again` copies, of each format:
 
@@ -41,7 +44,7 @@ import shutil
 import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeVar
 
 from pyiceberg.manifest import DataFile, FileFormat
@@ -59,7 +62,7 @@ from tablecrypt.files.encrypting_file_io import EncryptingFileIO, WrappedFileKey
 from tablecrypt.files.listing import stored_files
 from tablecrypt.files.raw_output import JOURNAL_ENTRIES, JOURNAL_FOLDER, JOURNAL_KEYS, RawContent, operation_of_journal
 from tablecrypt.keys.column_keys import ProtectedColumn
-from tablecrypt.keys.key_ring import EncryptedKey
+from tablecrypt.keys.key_ring import EncryptedKey, KeyRing
 from tablecrypt.maintenance._tables import metadata_folder
 from tablecrypt.maintenance.progress import ProgressListener
 from tablecrypt.maintenance.runner import FileDone, FileFunction, FileWork, Runner, run_counted
@@ -89,7 +92,7 @@ class Journal:
         io: the table's, with the manager that wraps the journal's keys.
         metadata: gives the table's location and the partition specs of its files.
         keys: the table's encryption keys.
-        key_id: that of a snapshot: parts' keys are wrapped under its KEK. None for a new KEK.
+        key_id: that of a snapshot: parts' keys are wrapped under its KEK, and believed under no other. None for a new KEK.
         operation: names the folder.
     """
 
@@ -98,6 +101,7 @@ class Journal:
         self._codec = FileEntryCodec(metadata)
         self._keys = list(keys)
         self._key_id = key_id
+        self._kek = None if key_id is None else KeyRing(self._keys).chain(key_id).kek
         self._folder = f"{metadata_folder(metadata)}/{JOURNAL_FOLDER}{operation}"
 
     def load(self) -> dict[str, EncryptedDataFile]:
@@ -166,7 +170,7 @@ class Journal:
 
     def _opened(self, location: str) -> list[tuple[str, DataFile]]:
         with self._io.raw_input(location).open() as stored:
-            key = _key_of_part(location, bytes(stored.read()))
+            key = self._under_own_kek(_key_of_part(location, bytes(stored.read())))
         entries = location.removesuffix(JOURNAL_KEYS) + JOURNAL_ENTRIES
         plaintext = read_wrapped(self._io, self._io.manager, entries, key)
 
@@ -176,6 +180,12 @@ class Journal:
             return list(zip(locations, self._codec.decode_files(reader.rest()), strict=True))
         except (ValueError, RecursionError) as error:
             raise FormatError(f"{entries}: not the entries of a journal: {error}") from error
+
+    def _under_own_kek(self, key: WrappedFileKey) -> WrappedFileKey:
+        if self._kek is None:
+            return key
+        # Never the KEK that the part brings: whoever knows it could have a file of their own committed in the place of one of the table's.
+        return replace(key, entries=(*(each for each in key.entries if each.is_manifest_list_key), self._kek))
 
 
 def _key_of_part(location: str, content: bytes) -> WrappedFileKey:

@@ -47,6 +47,8 @@ from tablecrypt.maintenance.reachable import FileKind, ReachableFile, reachable_
 from tablecrypt.maintenance.runner import FileWork, Runner, run_counted, runner_or_threads
 from tablecrypt.manifests.manifest_list import read_manifest_list
 from tablecrypt.printable import bytes_shown, counted, shown
+from tablecrypt.properties import KEY_ID
+from tablecrypt.table.metadata import read_metadata_file
 from tablecrypt.table.other_tables import table_uuid_in, tables_at
 from tablecrypt.table.protection.declaring import copied_keys
 from tablecrypt.table.shares import readably_named
@@ -203,8 +205,15 @@ class _Copying:
         return [file for file in found.files.values() if file.kind in (*_COPIED, *_REWRITTEN)]
 
     def is_complete(self) -> bool:
-        """Whether an earlier run wrote the metadata.json, which it does last."""
-        return table_uuid_in(self.source.inner, self.metadata_location) == self.identity.table_uuid
+        """Whether an earlier run wrote the metadata.json, which it does last. ConfigurationError where somebody else wrote one there."""
+        if table_uuid_in(self.source.inner, self.metadata_location) != self.identity.table_uuid:
+            return False
+
+        found = read_metadata_file(self.source.inner.new_input(self.metadata_location)).parse()
+        # Its place can be foretold. Under a key that they know, whoever writes there could have another table pass for the copy.
+        if (found.properties.get(KEY_ID.name), found.location) != (self.key_id, self.paths.new):
+            raise ConfigurationError(f"{self.metadata_location} is not what relocate writes there: delete it, or choose another location")
+        return True
 
     def check_place_is_free(self) -> None:
         """Refuse a place where another table is."""

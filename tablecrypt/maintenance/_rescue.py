@@ -8,6 +8,7 @@
                           one commit: the entries are back
 
 Nothing is believed that does not open: the KMS authenticates a KEK, the KEK a manifest-list key, and that the list of this very snapshot.
+Where the snapshot's key opens and its list does not, nothing under another KEK is: that KEK is there, and others may know an earlier one.
 
 Keys of protected columns that a table has lost with their copies are looked for in the same files:
 
@@ -301,6 +302,7 @@ class _Candidates:
 
     def __init__(self, opener: _Opener, current: EncryptedTableMetadata) -> None:
         self._opener = opener
+        self._ring = current.key_ring
         self._entries: dict[str, list[EncryptedKey]] = {}
         self.add(current)
 
@@ -313,10 +315,15 @@ class _Candidates:
 
     def chain_of(self, snapshot: EncryptedSnapshot) -> KeyChain | None:
         """Return the keys that open a snapshot's manifest list; None where no two of the entries do."""
+        key_id = snapshot.key_id or ""
+        # A KEK that the table has is not lost. Of two entries under it one may be the right one; but who writes storage and knew an earlier
+        # KEK could have exchanged the list, and made an older file of their own.
+        own = self._ring.chain(key_id).kek if self._opener.opens(self._ring, key_id) else None
+
         # Nothing authenticates ids: files may have different entries under one id, and only opening tells.
-        for key in self._entries.get(snapshot.key_id or "", ()):
+        for key in self._entries.get(key_id, ()):
             for kek in self._entries.get(key.encrypted_by_id or "", ()):
-                if self._opener.reads(snapshot, KeyRing([kek, key])):
+                if own in (None, kek) and self._opener.reads(snapshot, KeyRing([kek, key])):
                     return KeyChain(key, kek)
         return None
 

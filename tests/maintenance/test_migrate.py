@@ -103,6 +103,15 @@ def test_properties_come_with_it(catalog: Catalog) -> None:
     assert {len(key_metadata_of(task.file).encryption_key) for task in table.scan().plan_files()} == {32}
 
 
+@pytest.mark.parametrize("into", [None, "db.new"])
+def test_properties_that_a_table_which_is_there_has_not_are_refused(catalog_of_both: Catalog, into: str | None) -> None:
+    plain = plain_table(catalog_of_both)
+    migrate(plain, MASTER_KEY, into=into)
+
+    with pytest.raises(ConfigurationError, match=r"already, without encryption\.data-key-length = 32"):
+        migrate(plain, MASTER_KEY, into=into, properties={"encryption.data-key-length": "32"})
+
+
 def test_a_dry_run_changes_nothing(catalog: Catalog) -> None:
     plain = plain_table(catalog)
     before = stored(plain)

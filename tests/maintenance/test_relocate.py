@@ -285,6 +285,22 @@ def test_a_run_that_another_one_overtakes_leaves_the_others_copy_as_it_is(table:
     assert verify(copy).is_good
 
 
+@pytest.mark.parametrize("name", ["encryption.key-id", "location"])
+def test_metadata_that_somebody_put_in_the_copys_place_is_not_taken_for_it(table: Table, place: str, aws: AwsServer, name: str) -> None:
+    other = aws.new_key()
+    path = path_of(relocate(table, place, other).metadata_location)
+    said = json.loads(path.read_bytes())
+    if name == "location":
+        said[name] = table.location()
+    else:
+        said["properties"][name] = MASTER_KEY
+    path.write_text(json.dumps(said))
+
+    with pytest.raises(ConfigurationError, match="is not what relocate writes there"):
+        relocate(table, place, other, register_as="db.copy")
+    assert not table.catalog.table_exists("db.copy")
+
+
 def test_a_dry_run_writes_nothing(table: Table, place: str) -> None:
     result = relocate(table, place, dry_run=True)
     assert (result.dry_run, result.files, result.snapshots) == (True, 4, 4)

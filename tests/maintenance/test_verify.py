@@ -225,6 +225,21 @@ def test_a_forged_note_is_not_believed(table: Table, tmp_path: Path, interrupted
     assert target.location in bad_parts(verify(table, resume_from=state))
 
 
+@pytest.mark.parametrize(
+    "line",
+    ["[" * 100_000, '{"location": [], "length": 1, "modified": "", "parts": 1, "full": true, "mac": ""}'],
+    ids=["deeply nested", "a list for a text"],
+)
+def test_a_line_that_nobody_writes_is_passed_over(table: Table, interrupted_at_the_end: Callable[[], Path], line: str) -> None:
+    state = interrupted_at_the_end()
+    whole = len(state.read_text().splitlines()) - 1
+    state.write_text(state.read_text() + line + "\n")
+
+    result = verify(table, resume_from=state)
+
+    assert (result.is_good, result.resumed) == (True, whole)
+
+
 def test_a_note_of_a_quick_look_does_not_stand_for_a_full_one(table: Table, tmp_path: Path) -> None:
     state = tmp_path / "state"
     target = a_file(table, FileKind.DELETION_VECTOR)

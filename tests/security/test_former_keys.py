@@ -321,3 +321,18 @@ def test_reencrypt_forgets_the_end_with_the_key(both: Clients, people: Encrypted
     m.reencrypt(loaded(both.payroll))
     assert not {FORMER, UNTIL} & loaded(both.payroll).properties.keys()
     assert sorted(cast("list[str]", ssn(both.payroll))) == HONEST
+
+
+def test_no_column_key_of_before_is_left_after_the_steps_that_end_a_leak(both: Clients) -> None:
+    """docs/how-to/after-a-leak.md: who knew a column key opens no file with it, neither of before nor of later."""
+    people = protected_table(both.payroll, appends=[rows(*HONEST)], **{"encryption.column-mask.ssn": "hash"})
+    leaked = {entry.key_id for entry in metadata_of(people).key_ring.column_keys}
+    declare(both.payroll, "column-keys", f"{OTHER_COLUMN_KEY}: ssn, person.email")
+
+    m.reencrypt(people)
+    m.shred(people, all_but_heads=True, replace_heads=True)
+    m.reencrypt(people, out_of_line=True)
+    loaded(both.payroll).append(rows("SSN-0003"))
+
+    assert leaked.isdisjoint(entry.key_id for entry in metadata_of(loaded(both.payroll)).key_ring.column_keys)
+    assert sorted(map(str, ssn(both.payroll))) == [*HONEST, "SSN-0003"]

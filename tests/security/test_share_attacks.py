@@ -439,6 +439,52 @@ def test_a_record_that_somebody_writes_has_unshare_delete_no_table(
     assert (len(ids(table)), len(ids(other))) == (40, 20)
 
 
+def test_a_share_is_not_put_among_files_of_a_table_whose_metadata_lies_elsewhere(
+    table: EncryptedTable, partner: Partner, catalog: EncryptedSqlCatalog, tmp_path: Path
+) -> None:
+    """Its end would take them for the share's: nothing in the folder says whose they are."""
+    elsewhere = {"write.metadata.path": (tmp_path / "elsewhere").as_uri()}
+    other = new_table(catalog, "db.other", TEAM_SCHEMA, appends=[team_rows(0)], properties=elsewhere)
+    before = files_below(folder_of(other))
+
+    with pytest.raises(ConfigurationError, match="holds files that are no share's"):
+        share(table, partner.key_id, other.location(), NORTH)
+
+    assert live_shares(table.refresh()) == []
+    assert files_below(folder_of(other)) == before
+
+
+def of_another_table_below(location: str, catalog: EncryptedSqlCatalog) -> EncryptedTable:
+    properties = {"encryption.key-id": MASTER_KEY}
+    other = catalog.create_table("db.other", TEAM_SCHEMA, location=f"{location}/theirs/other", properties=properties)
+    other.append(team_rows(0))
+    return encrypted_table(other)
+
+
+def of_another_table_behind_a_link(location: str, catalog: EncryptedSqlCatalog) -> EncryptedTable:
+    other = new_table(catalog, "db.other", TEAM_SCHEMA, appends=[team_rows(0)])
+    (path_of(location) / "data").symlink_to(folder_of(other) / "data")
+    return other
+
+
+@pytest.mark.parametrize("other_files", [of_another_table_below, of_another_table_behind_a_link])
+def test_a_state_that_somebody_makes_up_has_an_update_delete_no_file_of_another_table(
+    table: EncryptedTable, shared: Shared, catalog: EncryptedSqlCatalog, other_files: Callable[[str, EncryptedSqlCatalog], EncryptedTable]
+) -> None:
+    """Its metadata is named as the files of one commit to the other table are."""
+    other = other_files(shared.location, catalog)
+    before, generation = files_below(folder_of(other)), generation_of(other)
+    state = json.loads(path_of(shared.metadata_location).read_bytes())
+    state["snapshots"][0]["manifest-list"] = f"{shared.location}/metadata/snap-1-0-{generation}.avro"
+    for first in (200, 300):
+        table.append(team_rows(first))
+        share(table.refresh(), shared.to_key_id, shared.location, update=True)
+        (path_of(shared.location) / f"metadata/00000-{generation}.metadata.json").write_text(json.dumps(state))
+
+    assert files_below(folder_of(other)) == before
+    assert len(ids(other.refresh())) == 20
+
+
 def test_a_record_that_somebody_writes_puts_no_command_into_what_unshare_advises(table: EncryptedTable) -> None:
     hostile = "team = 'north' or team = \"$(touch /tmp/x)\"; reboot #"
     written = shares.shared(table, row_filter="team = 'north'")

@@ -34,7 +34,7 @@ from tests.support.aws import AwsServer
 from tests.support.command import ROOT, Done, run, run_terminal
 from tests.support.plaintext import CANARY
 
-_ALIASES: Final = ("orders", "people", "pii", "fin", "archive", "eu", "lake", "partner", "partner-salary")
+_ALIASES: Final = ("orders", "people", "pii", "pii-2", "fin", "archive", "eu", "lake", "partner", "partner-salary")
 KEY_IDS: Final = ("orders", "lake", *(f"alias/{name}" for name in _ALIASES))
 BUCKETS: Final = ("archive", "lake-eu", "backup", "lake", "partner")
 ORDERS: Final = Schema(

@@ -122,9 +122,9 @@ def migrate(
         workers: how many files at once, without `runner`.
 
     Raises:
-        ConfigurationError: the catalog cannot hold encrypted tables, the table is encrypted under another key, or has branches or tags;
-            `into` or `location` cannot be a table's; or plaintext is to be deleted, and the table has gc.enabled=false or nothing says that
-            the location is the table's.
+        ConfigurationError: the catalog cannot hold encrypted tables, the table is encrypted under another key, or without one of
+            `properties`, or has branches or tags; `into` or `location` cannot be a table's; or plaintext is to be deleted, and the table
+            has gc.enabled=false or nothing says that the location is the table's.
         TableAlreadyExistsError: there is a table of the new name, and it is not what an earlier run made of this state of the plain one.
         FormatError: a data file is not what its manifest says, or holds equality deletes in ORC; or a manifest or manifest list of the
             plain table cannot be read, so that no plaintext was deleted.
@@ -228,6 +228,7 @@ class _InPlace(_Run):
     def _scope(self, table: Table) -> DeletionScope:
         """Return where files may be deleted, once the table is known to be none of another key's."""
         _refuse_another_key(table, self.properties[names.KEY_ID.name])
+        _refuse_other_properties(table, self.properties)
         if self.delete_plaintext and not self.dry_run:
             check_garbage_is_collected(table, _KEEP)
         return _deletable(table, self.delete_below, self.delete_plaintext)
@@ -262,6 +263,7 @@ class _Beside(_Run):
         has_key = made.properties.get(names.KEY_ID.name) == self.properties[names.KEY_ID.name]
         if not (isinstance(made, EncryptedTable) and is_of_this and has_key):
             raise TableAlreadyExistsError(f"{name_of(made)} exists already: a migration makes a new table")
+        _refuse_other_properties(made, self.properties)
 
         if not self.dry_run:
             migration_journal(made).remove()
@@ -301,6 +303,14 @@ def _refuse_another_key(table: Table, key_id: str) -> None:
     if found is not None and found != key_id:
         is_encrypted = "is encrypted already" if isinstance(table, EncryptedTable) else f"has {names.KEY_ID.name} already"
         raise ConfigurationError(f"{name_of(table)} {is_encrypted}, under {found}")
+
+
+def _refuse_other_properties(table: Table, properties: Mapping[str, str]) -> None:
+    """Refuse what an encrypted table has not: it stays as somebody else, or an earlier run, has made it."""
+    missing = {name: value for name, value in properties.items() if table.properties.get(name) != value}
+    if missing and isinstance(table, EncryptedTable):
+        lacks = ", ".join(f"{name} = {value}" for name, value in missing.items())
+        raise ConfigurationError(f"{name_of(table)} is encrypted already, without {lacks}: set that with table.transaction()")
 
 
 def _refuse_refs(table: Table, drop_refs: bool) -> None:

@@ -48,6 +48,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from pyiceberg.manifest import FileFormat
 from pyiceberg.table import Table
 
+from tablecrypt._parsed_json import ParsedJson
 from tablecrypt.arguments import checked_arguments, file_path
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import ConfigurationError, TamperedFileError
@@ -411,9 +412,9 @@ class VerifyState:
         try:
             mac = bytes.fromhex(fields.pop("mac"))
             line = _Line(**fields)
+            self._lines[line.location] = line, mac
         except (KeyError, TypeError, ValueError):
             return
-        self._lines[line.location] = line, mac
 
     def _append(self, fields: dict[str, Any]) -> None:
         # With its mode from the start: a chmod afterwards would leave a moment in which others read the locations.
@@ -425,7 +426,7 @@ class VerifyState:
 def _objects(content: bytes) -> Iterator[dict[str, Any]]:
     for line in content.splitlines():
         try:
-            value = json.loads(line)
+            value = ParsedJson(line).document
         except ValueError:
             value = None
         yield value if isinstance(value, dict) else {}

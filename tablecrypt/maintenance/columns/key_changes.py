@@ -211,8 +211,9 @@ def rotate_column_keks(table: Table, dry_run: bool = False, progress: ProgressLi
     """Replace the KEKs of a table's protected columns, by one for each of their master keys.
 
     Keys that somebody brought in from another table, which `audit` reports, are removed.
-    It does NOT change column keys or DEKs: a user who opened a column key with an old KEK keeps the column. It does NOT take the old KEKs
-    out of older metadata files. Files are not touched, and the masks that are hashes stay what they are.
+    It does NOT change column keys or DEKs: a user who opened a column key with an old KEK keeps the column, also in files that are written
+    later; another master key for the column ends that. It does NOT take the old KEKs out of older metadata files. Files are not touched,
+    and the masks that are hashes stay what they are.
 
     Args:
         table: an encrypted table. Its state in memory is brought up to date.

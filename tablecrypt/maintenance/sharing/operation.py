@@ -52,7 +52,7 @@ from tablecrypt.maintenance.sharing.result import Shared, storage_policy
 from tablecrypt.maintenance.sharing.sealing import PublicKey, info_of
 from tablecrypt.maintenance.sharing.states import States, check_place
 from tablecrypt.manifests.manifest_list import SHARE_SECRET_BYTES
-from tablecrypt.table.shares import SharedColumn
+from tablecrypt.table.shares import SharedColumn, said_of_shares
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import TableFileIO, deleting_on_error, name_of
 
@@ -104,8 +104,8 @@ def share(
     Raises:
         ConfigurationError: the table is not encrypted; the filter does not fit it or no file matches; a file with matching rows holds
             other rows too, has position or equality deletes, or holds a protected column in the clear; the location is inside the table's
-            or holds a table; the partner's key is the table's own, or that of one of his columns; a column that is named is not protected,
-            or the share is sealed to a public key; or a manifest lies outside the folders of which this client knows that
+            or holds a table or a table's files; the partner's key is the table's own, or that of one of his columns; a column that is named
+            is not protected, or the share is sealed to a public key; or a manifest lies outside the folders of which this client knows that
             they are the table's.
         ColumnKeyDeniedError: this user may not read a column that is named; nothing was shared.
         KeyNotFoundError, KmsError: the KMS has no such key, or does not wrap under it; or it refused the table's key.
@@ -201,11 +201,16 @@ class _Sharing:
         return TableFileIO(self.table.io.inner, manager, DeletionScope((self.location,)), DeletionScope((self.location,)))
 
     def check_place_is_free(self) -> None:
-        """Refuse a place where a share or another table is."""
+        """Refuse a place where a share or another table is, or files that the end of the share would take for the share's."""
         for location, found in self.states.tables.items():
             if found == self.share_uuid:
                 raise ConfigurationError(f"{self.location} holds this share already ({location}): update (--update) brings it up to date")
             raise ConfigurationError(f"{self.location} holds another table ({location}, table-uuid {found}): choose another location")
+
+        # A share that was cut short is remembered. Other files may be those of a table whose metadata lies elsewhere, and the end of the
+        # share would take them.
+        if str(self.share_uuid) not in said_of_shares(self.table.metadata) and (others := self.states.others):
+            raise ConfigurationError(f"{self.location} holds files that are no share's, such as {others[0]}: choose another location")
 
     def known(self) -> ShareRecord:
         """Return what the table remembers of the share that is to be brought up to date."""

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final
@@ -119,18 +119,29 @@ class States:
         own = {location: found["generation"] for location in self.tables if (found := self._own(location))}
         generations = {*own.values(), *((remembered["generation"],) if remembered else ())}
         is_abandoned = own.keys() == self.tables.keys()
+        return [*sorted(own), *sorted(self.others if is_abandoned else self._others_of(generations))]
 
-        others = []
+    @property
+    def others(self) -> list[str]:
+        """What is named like files of states beside their metadata.json, whosever it is."""
+        return self._others_of(None)
+
+    def _others_of(self, generations: Collection[str] | None) -> list[str]:
+        """Return what is named like files of states beside their metadata.json.
+
+        Args:
+            generations: of which states; None for all.
+        """
         # What lies behind a link is not in this folder: nothing of it is the share's.
         listed = (file.location for file in stored_files(self.io.inner, self.location))
         stored = [location for location in listed if not is_beyond_a_link(self.location, location)]
         of_others = self._tables_below(stored)
-        for location in stored:
-            found = _OTHERS.fullmatch(location.removeprefix(f"{self.location}/"))
-            if found is not None and (is_abandoned or found["generation"] in generations) and not location.startswith(of_others):
-                others.append(location)
-
-        return [*sorted(own), *sorted(others)]
+        found = {location: _OTHERS.fullmatch(location.removeprefix(f"{self.location}/")) for location in stored}
+        return [
+            location
+            for location, match in found.items()
+            if match and (generations is None or match["generation"] in generations) and not location.startswith(of_others)
+        ]
 
     def _tables_below(self, stored: Iterable[str]) -> tuple[str, ...]:
         """Return the folders of tables inside the share's folder, by where metadata files lie."""
@@ -147,9 +158,9 @@ class States:
             return False
 
         for _, location, generation in own[:-1]:
-            for file in [*stored_files(self.io.inner, self.location)]:
-                if generation in file.location.rpartition("/")[2] and canonical(file.location) != canonical(location):
-                    self.io.delete(file.location)
+            # Whoever writes here can name a state as the files of another table in this folder, or behind a link, are named.
+            for other in self._others_of((generation,)):
+                self.io.delete(other)
             # Last: a run that was killed here finds by it what is left to delete.
             self.io.delete(location)
         return True
