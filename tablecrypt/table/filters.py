@@ -8,6 +8,9 @@ Nanoseconds: PyIceberg has no literal that binds to timestamp_ns and timestamptz
 
 A datetime is refused: PyIceberg cuts what is finer than microseconds from it before it is seen here.
 
+Numbers that a column cannot hold: PyIceberg takes one in a list for the greatest or smallest that it can, and infinity for one of them in a
+column of floats. Such a list loses them here, and infinity is compared as what it is.
+
 Deletes: one rule holds for files that go whole, for files that are rewritten, and for rows marked in deletion vectors. A row goes where the
 filter is true of it, as in SQL: a comparison with null is neither true nor false, `not in`, `!=` and `not like` among them, and then the
 row stays. The same holds of NaN, unless the filter asks for it by `is nan` or `is not nan`. PyIceberg decides by statistics whether a file
@@ -20,6 +23,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from decimal import Decimal
+from functools import partial
 from typing import Any, Final
 
 import pyarrow as pa
@@ -49,7 +53,7 @@ from pyiceberg.expressions import (
     SetPredicate,
     UnboundPredicate,
 )
-from pyiceberg.expressions.literals import Literal, LongLiteral, StringLiteral
+from pyiceberg.expressions.literals import AboveMax, BelowMin, FloatLiteral, Literal, LongLiteral, StringLiteral
 from pyiceberg.expressions.visitors import bind, extract_field_ids, rewrite_not, translate_column_names
 from pyiceberg.io.pyarrow import expression_to_pyarrow, schema_to_pyarrow
 from pyiceberg.schema import Schema, prune_columns
@@ -62,6 +66,7 @@ from tablecrypt.table._pyiceberg.nested_nulls import NestedIsNull, NestedNotNull
 
 _END: Final = 2**63
 _WHOLE: Final = (IntegerType, LongType)
+_BOUNDED: Final = (*_WHOLE, FloatType)
 
 
 def check_evaluable(schema: Schema, expression: pc.Expression) -> None:
@@ -107,7 +112,7 @@ def fitted(row_filter: BooleanExpression, schema: Schema, case_sensitive: bool =
     """
     if isinstance(row_filter, (AlwaysTrue, AlwaysFalse)):
         return row_filter
-    columns = {name: kind for name in schema.column_names if is_nano(kind := schema.find_type(name)) or isinstance(kind, _WHOLE)}
+    columns = {name: kind for name in schema.column_names if is_nano(kind := schema.find_type(name)) or isinstance(kind, _BOUNDED)}
     if not case_sensitive:
         columns = {name.lower(): kind for name, kind in columns.items()}
     return _rewritten(row_filter, columns, case_sensitive)
@@ -128,24 +133,30 @@ def _rewritten(expression: BooleanExpression, columns: dict[str, IcebergType], c
     if column is None:
         return expression
 
-    if isinstance(column, _WHOLE):
-        for literal in expression.literals if isinstance(expression, SetPredicate) else (expression.literal,):
-            _check_whole(expression.term.name, literal, column)
-        return expression
-
+    fit = _nanoseconds if is_nano(column) else partial(_number, expression.term.name)
     predicate: Any = type(expression)
-    if isinstance(expression, SetPredicate):
-        return predicate(expression.term, {_nanoseconds(literal, column) for literal in expression.literals})  # type: ignore[no-any-return]
+    if isinstance(expression, LiteralPredicate):
+        return predicate(expression.term, fit(expression.literal, column))  # type: ignore[no-any-return]
 
-    return predicate(expression.term, _nanoseconds(expression.literal, column))  # type: ignore[no-any-return]
+    literals = {fit(literal, column) for literal in expression.literals}
+    beyond = {literal for literal in literals if isinstance(literal.to(column), (AboveMax, BelowMin))}
+
+    # A list of none would be true or false of null too.
+    return predicate(expression.term, literals - beyond or {next(iter(beyond))})  # type: ignore[no-any-return]
 
 
-def _check_whole(name: str, literal: Any, column: IcebergType) -> None:
+def _number(name: str, literal: Any, column: IcebergType) -> Any:
+    if not isinstance(literal.value, (float, Decimal)):
+        return literal
+    if isinstance(column, FloatType):
+        return FloatLiteral(float(literal.value)) if math.isinf(literal.value) else literal
+
     # PyIceberg rounds it: a delete of `id = 1.5` would take the row 2.
-    if isinstance(literal.value, (float, Decimal)) and literal.value % 1:
+    if literal.value % 1:
         raise ConfigurationError(
             f"the filter compares column {name!r}, a whole number ({column}), with {literal.value}: compare it with a whole number"
         )
+    return literal
 
 
 def _nanoseconds(literal: Any, column: IcebergType) -> Any:
@@ -191,6 +202,8 @@ def _equals(name: str, value: Any) -> BooleanExpression:
         return IsNull(column)  # type: ignore[call-arg]
     if isinstance(value, float) and math.isnan(value):
         return IsNaN(column)  # type: ignore[call-arg]
+    if isinstance(value, float) and math.isinf(value):
+        return EqualTo(column, FloatLiteral(value))  # type: ignore[call-arg]
     whole = isinstance(value, int) and not isinstance(value, bool)
     return EqualTo(column, NanosecondLiteral(value) if whole else value)  # type: ignore[call-arg]
 
@@ -306,7 +319,9 @@ def _with_conditions(expression: BooleanExpression, schema: Schema, case_sensiti
 
     column, conditions = expression.term, list[BooleanExpression]()
     field = schema.find_field(column.name, case_sensitive)
-    if isinstance(expression, (NotEqualTo, NotIn, NotStartsWith, NotNaN)):
+    # Binding folds `v < 3000000000`, for a column of 32 bits, into what is true of null too.
+    is_folded = isinstance(expression.bind(schema, case_sensitive), AlwaysTrue)
+    if is_folded or isinstance(expression, (NotEqualTo, NotIn, NotStartsWith, NotNaN)):
         conditions.append(NestedNotNull(column))  # type: ignore[call-arg]
     compares_floats = isinstance(expression, (LiteralPredicate, SetPredicate)) and isinstance(field.field_type, (FloatType, DoubleType))
     if compares_floats and field.field_id not in asked_for_nan:

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import math
 from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyiceberg.expressions import EqualTo, In, Not
+from pyiceberg.expressions import EqualTo, GreaterThanOrEqual, In, LessThan, Not
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.transforms import IdentityTransform
+from pyiceberg.types import FloatType, LongType, NestedField, StringType
 
 from tablecrypt.errors import ConfigurationError
-from tablecrypt.maintenance import erase
+from tablecrypt.maintenance import compact, erase
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt_catalog import EncryptedInMemoryCatalog
 from tests.support.plaintext import CANARY
-from tests.support.tables import ROWS, new_table
+from tests.support.tables import ROWS, data_files, ids, new_table
 
 FRACTIONS = ["id = 1.5", "id <= 1.5", "id > 2.5", "not (id != 0.4)", "text is null or id = 1.5", EqualTo(term="id", value=Decimal("1.5"))]
 FRACTIONS += [In(term="id", literals={Decimal("1.5"), Decimal("3")}), Not(EqualTo(term="id", value=Decimal("1.5")))]
@@ -86,3 +91,55 @@ def test_a_key_that_is_not_a_number_is_refused_by_its_column(catalog: EncryptedI
         table.upsert(rows, join_cols=["key"])
 
     assert table.refresh().scan().to_arrow().num_rows == rows.num_rows
+
+
+@pytest.mark.parametrize("mode", ["copy-on-write", "merge-on-read"])
+@pytest.mark.parametrize(
+    ("row_filter", "remaining"),
+    [
+        ("small < 3000000000", [1]),
+        ("small > -3000000000", [1]),
+        ("not (small > 3000000000)", [1]),
+        ("small != 3000000000", [1]),
+        ("small in (3000000000, 5)", [0, 1, 3, 4]),
+        ("small not in (3000000000, 5)", [1, 2]),
+        ("small in (3000000000, 4000000000)", [0, 1, 2, 3, 4]),
+        ("small not in (3000000000, 4000000000)", [1]),
+        (EqualTo(term="ratio", value=math.inf), [0, 1, 2, 4]),
+        (LessThan(term="ratio", value=math.inf), [1, 2, 3]),
+        (GreaterThanOrEqual(term="ratio", value=-math.inf), [1, 2]),
+        (In(term="ratio", literals={-math.inf, 1.0}), [1, 2, 3]),
+    ],
+    ids=str,
+)
+def test_a_number_that_a_column_cannot_hold_takes_no_row_with_it(
+    catalog: EncryptedInMemoryCatalog, mode: str, row_filter: Any, remaining: list[int]
+) -> None:
+    rows = pa.table(
+        {
+            "id": [0, 1, 2, 3, 4],
+            "small": pa.array([1, None, 5, 2**31 - 1, -(2**31)], pa.int32()),
+            "ratio": pa.array([1.0, None, math.nan, math.inf, -math.inf], pa.float32()),
+            "text": [CANARY] * 5,
+        }
+    )
+    table = new_table(catalog, appends=[rows], properties={"write.delete.mode": mode})
+    found = table.scan(row_filter).to_arrow().column("id").to_pylist()
+
+    table.delete(row_filter)
+
+    assert ids(table) == remaining
+    assert {0, 1, 2, 3, 4} - set(remaining) <= set(found)
+
+
+def test_partitions_of_infinity_are_found_again(catalog: EncryptedInMemoryCatalog) -> None:
+    schema = Schema(NestedField(1, "id", LongType()), NestedField(2, "ratio", FloatType()), NestedField(3, "text", StringType()))
+    by_ratio = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "ratio"))
+    rows = pa.table({"id": [0, 1], "ratio": pa.array([math.inf, -math.inf], pa.float32()), "text": [CANARY] * 2})
+    table = new_table(catalog, schema=schema, appends=[rows, rows], partitioned_by=by_ratio)
+
+    compact(table)
+    table.refresh().dynamic_partition_overwrite(rows)
+
+    assert len(data_files(table)) == 2
+    assert ids(table) == [0, 1]
