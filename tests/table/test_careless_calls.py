@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyiceberg.exceptions import ValidationException
 from pyiceberg.expressions import EqualTo, GreaterThanOrEqual, In, LessThan, Not
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
@@ -15,7 +16,7 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import FloatType, LongType, NestedField, StringType
 
 from tablecrypt.errors import ConfigurationError
-from tablecrypt.maintenance import compact, erase
+from tablecrypt.maintenance import compact, erase, reencrypt
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt_catalog import EncryptedInMemoryCatalog
 from tests.support.plaintext import CANARY
@@ -143,3 +144,22 @@ def test_partitions_of_infinity_are_found_again(catalog: EncryptedInMemoryCatalo
 
     assert len(data_files(table)) == 2
     assert ids(table) == [0, 1]
+
+
+@pytest.mark.parametrize("wrong", [["a"], "a", None, {1: "a"}, {"a": 1}, {"a": None}], ids=str)
+def test_properties_of_a_snapshot_are_text_that_iceberg_java_reads(table: EncryptedTable, wrong: Any) -> None:
+    with pytest.raises(ConfigurationError, match=r"^snapshot_properties (is|has) .* must be "):
+        table.append(ROWS, snapshot_properties=wrong)
+    with pytest.raises(ConfigurationError, match=r"^snapshot_properties (is|has) .* must be "):
+        table.delete("id = 1", snapshot_properties=wrong)
+
+    assert ids(table.refresh()) == [1, 2, 3]
+
+
+def test_a_delete_from_a_table_as_it_was_before_maintenance_says_to_load_it_again(table: EncryptedTable) -> None:
+    reencrypt(table.catalog.load_table(table.name()))
+    with pytest.raises(ValidationException, match=r"nothing was committed: load it again, and write again$"):
+        table.delete("id = 2")
+
+    table.refresh().delete("id = 2")
+    assert ids(table) == [1, 3]
