@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import math
 from decimal import Decimal
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyiceberg.exceptions import ValidationException
-from pyiceberg.expressions import EqualTo, GreaterThanOrEqual, In, LessThan, Not
+from pyiceberg.expressions import EqualTo, GreaterThan, GreaterThanOrEqual, In, LessThan, Not
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import IdentityTransform
@@ -24,6 +25,15 @@ from tests.support.tables import ROWS, data_files, ids, new_table
 
 FRACTIONS = ["id = 1.5", "id <= 1.5", "id > 2.5", "not (id != 0.4)", "text is null or id = 1.5", EqualTo(term="id", value=Decimal("1.5"))]
 FRACTIONS += [In(term="id", literals={Decimal("1.5"), Decimal("3")}), Not(EqualTo(term="id", value=Decimal("1.5")))]
+PRICES = pa.table(
+    {
+        "id": [1, 2],
+        "price": pa.array([Decimal("1.00"), Decimal("1.01")], pa.decimal128(9, 2)),
+        "day": [dt.date(2024, 1, 1), dt.date(2024, 1, 2)],
+        "ratio": [0.0, -0.0],
+        "text": [CANARY] * 2,
+    }
+)
 
 
 @pytest.fixture
@@ -92,6 +102,53 @@ def test_a_key_that_is_not_a_number_is_refused_by_its_column(catalog: EncryptedI
         table.upsert(rows, join_cols=["key"])
 
     assert table.refresh().scan().to_arrow().num_rows == rows.num_rows
+
+
+@pytest.mark.parametrize(
+    "row_filter",
+    [
+        EqualTo(term="price", value=1.005),
+        GreaterThanOrEqual(term="price", value=1.004),
+        In(term="price", literals={1.005, 2.0}),
+        EqualTo(term="price", value=1e30),
+        LessThan(term="price", value=math.inf),
+        "price < 10000000",
+        "id = '1.5'",
+        EqualTo(term="day", value=dt.datetime(2024, 1, 1, 12)),
+        GreaterThanOrEqual(term="day", value=dt.datetime(2024, 1, 1, 0, 0, 0, 1)),
+    ],
+    ids=str,
+)
+def test_a_value_that_would_be_rounded_is_refused(catalog: EncryptedInMemoryCatalog, row_filter: Any) -> None:
+    table = new_table(catalog, appends=[PRICES])
+    for call in (table.delete, lambda given: table.scan(given).to_arrow()):
+        with pytest.raises(ConfigurationError, match=r"^the filter compares column '(price|id|day)', .*: compare it with "):
+            call(row_filter)
+
+    assert ids(table) == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("row_filter", "found"),
+    [
+        ("price = 1.0", [1]),
+        ("price = 1", [1]),
+        ("price in (1.0, 2.00)", [1]),
+        (EqualTo(term="price", value=1.01), [2]),
+        (GreaterThan(term="price", value=Decimal(1)), [2]),
+        (EqualTo(term="day", value=dt.datetime(2024, 1, 1)), [1]),
+        (EqualTo(term="id", value=Decimal("1E+30")), []),
+        ("ratio in (0.0, 5.0)", [1, 2]),
+        ("ratio not in (0.0, 5.0)", []),
+    ],
+    ids=str,
+)
+def test_a_value_that_a_column_holds_may_be_written_otherwise(catalog: EncryptedInMemoryCatalog, row_filter: Any, found: list[int]) -> None:
+    table = new_table(catalog, appends=[PRICES])
+    assert ids(table, row_filter=row_filter) == found
+
+    table.delete(row_filter)
+    assert ids(table) == sorted({1, 2} - set(found))
 
 
 @pytest.mark.parametrize("mode", ["copy-on-write", "merge-on-read"])
