@@ -20,7 +20,6 @@ from dataclasses import dataclass, field
 from typing import Final, Literal, TypeVar
 
 from pyiceberg.exceptions import CommitFailedException
-from pyiceberg.io import FileIO
 from pyiceberg.manifest import ManifestFile
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.utils.concurrent import ExecutorFactory
@@ -170,7 +169,7 @@ def _naming_the_way_around(table: EncryptedTable) -> Iterator[None]:
 
 def _advised(error: TablecryptError, table: EncryptedTable) -> TablecryptError:
     advice = (
-        "An older metadata file of the table leads to it. If somebody edited that file, "
+        "An older metadata file of the table leads to it. If somebody edited that file, or its snapshots were shredded, "
         f"catalog.purge_files({name_of(table)!r}, skip_unreadable=True) leaves what cannot be read, with all that it alone names, "
         "and lists it"
     )
@@ -185,7 +184,7 @@ class _Named:
         self.manifests: set[str] = set()
         self.data_files: set[str] = set()
 
-    def look_into(self, snapshots: Sequence[EncryptedSnapshot], io: FileIO, skipped: dict[str, str] | None = None) -> None:
+    def look_into(self, snapshots: Sequence[EncryptedSnapshot], io: EncryptingFileIO, skipped: dict[str, str] | None = None) -> None:
         """Take in what snapshots name.
 
         Args:
@@ -209,7 +208,9 @@ class _Named:
                 self.data_files.update(paths)
 
 
-def _read(read: Callable[[A, FileIO], list[B]], things: Sequence[A], io: FileIO, may_fail: bool) -> Iterator[tuple[A, list[B] | Exception]]:
+def _read(
+    read: Callable[[A, EncryptingFileIO], list[B]], things: Sequence[A], io: EncryptingFileIO, may_fail: bool
+) -> Iterator[tuple[A, list[B] | Exception]]:
     """Read things in parallel; yield each with what it holds, or with why it cannot be read where that may be."""
 
     def attempt(each: A) -> list[B] | Exception:
@@ -237,15 +238,19 @@ def _snapshots(versions: Iterable[TableMetadata]) -> list[EncryptedSnapshot]:
     return list(snapshots.values())
 
 
-def _manifests(snapshot: EncryptedSnapshot, io: FileIO) -> list[ManifestFile]:
+def _manifests(snapshot: EncryptedSnapshot, io: EncryptingFileIO) -> list[ManifestFile]:
     try:
         return snapshot.manifests(io)
-    except FileNotFoundError:
+    except (FileNotFoundError, KeyNotFoundError) as error:
+        # `erase` takes the keys of snapshots out of older metadata when their files are gone. A list that is there and has no key stops the
+        # purge: what it names would be left behind unseen. One that is gone names nothing more, with its key or without it.
+        if isinstance(error, KeyNotFoundError) and _may_exist(io, snapshot.manifest_list):
+            raise
         logger.debug("%s was deleted before", snapshot.manifest_list)
         return []
 
 
-def _paths(manifest: ManifestFile, io: FileIO) -> list[str]:
+def _paths(manifest: ManifestFile, io: EncryptingFileIO) -> list[str]:
     try:
         return [entry.data_file.file_path for entry in manifest.fetch_manifest_entry(io, discard_deleted=False)]
     except FileNotFoundError:

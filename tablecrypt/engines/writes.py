@@ -29,7 +29,7 @@ from tablecrypt.table.table_files import name_of
 
 def commit_to(table: EncryptedTable, branch: str, snapshot_properties: Mapping[str, str] | None) -> CommitOptions:
     """Return where a write goes. ConfigurationError for a branch that is not there, and for texts that cannot be stored."""
-    options = CommitOptions(branch, dict(snapshot_properties or {}))
+    options = CommitOptions(branch, snapshot_properties or {})
     check_branch(table, branch)
     return options
 

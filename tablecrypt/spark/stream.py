@@ -54,7 +54,7 @@ def stream_writer(
     Raises:
         ConfigurationError: options that contradict each other. What `write_table` raises is raised in the query.
     """
-    options = WriteOptions(mode, overwrite_filter, keys, branch, distribute_by, sort_by, dict(snapshot_properties or {}), path=path)
+    options = WriteOptions(mode, overwrite_filter, keys, branch, distribute_by, sort_by, snapshot_properties or {}, path=path)
 
     def write_batch(df: DataFrame, batch_id: int) -> None:
         marker = BatchMarker(query_id or _query_id(df), batch_id, branch)

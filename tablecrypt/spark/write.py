@@ -155,7 +155,7 @@ def write_table(
 
     What goes wrong on an executor fails the Spark job, and nothing is committed.
     """
-    options = WriteOptions(mode, overwrite_filter, keys, branch, distribute_by, sort_by, dict(snapshot_properties or {}), path=path)
+    options = WriteOptions(mode, overwrite_filter, keys, branch, distribute_by, sort_by, snapshot_properties or {}, path=path)
     write_rows(df, LocatedTable.of(identifier, catalog_properties), options)
 
 
@@ -220,7 +220,7 @@ def delete_where(
         CommitFailedException, ValidationException: others were faster, or changed rows that match. Nothing is committed.
         KmsError: the KMS refused the table's key to the driver.
     """
-    options = WriteOptions(branch=branch, snapshot_properties=dict(snapshot_properties or {}))
+    options = WriteOptions(branch=branch, snapshot_properties=snapshot_properties or {})
     check_session(spark)
     located = LocatedTable.of(identifier, catalog_properties)
     # A user would delete rows that the server does not let that user see.

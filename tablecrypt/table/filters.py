@@ -8,6 +8,10 @@ Nanoseconds: PyIceberg has no literal that binds to timestamp_ns and timestamptz
 
 A datetime is refused: PyIceberg cuts what is finer than microseconds from it before it is seen here.
 
+Values that a column cannot hold: PyIceberg rounds a fraction to what a column of whole numbers or decimals has, and a moment to its day.
+That is refused here. A number in a list that is beyond the column's it takes for the greatest or smallest of them, as it does infinity in a
+column of floats. Such a list loses the number here, and infinity is compared as what it is.
+
 Deletes: one rule holds for files that go whole, for files that are rewritten, and for rows marked in deletion vectors. A row goes where the
 filter is true of it, as in SQL: a comparison with null is neither true nor false, `not in`, `!=` and `not like` among them, and then the
 row stays. The same holds of NaN, unless the filter asks for it by `is nan` or `is not nan`. PyIceberg decides by statistics whether a file
@@ -19,7 +23,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from decimal import Decimal
+from contextlib import suppress
+from decimal import Context, Decimal, InvalidOperation
+from functools import partial
 from typing import Any, Final
 
 import pyarrow as pa
@@ -35,6 +41,7 @@ from pyiceberg.expressions import (
     BoundNotIn,
     BoundPredicate,
     EqualTo,
+    In,
     IsNaN,
     IsNull,
     LiteralPredicate,
@@ -49,12 +56,32 @@ from pyiceberg.expressions import (
     SetPredicate,
     UnboundPredicate,
 )
-from pyiceberg.expressions.literals import Literal, LongLiteral, StringLiteral
+from pyiceberg.expressions.literals import (
+    AboveMax,
+    BelowMin,
+    DecimalLiteral,
+    FloatLiteral,
+    Literal,
+    LongLiteral,
+    StringLiteral,
+    TimestampLiteral,
+)
 from pyiceberg.expressions.visitors import bind, extract_field_ids, rewrite_not, translate_column_names
 from pyiceberg.io.pyarrow import expression_to_pyarrow, schema_to_pyarrow
 from pyiceberg.schema import Schema, prune_columns
 from pyiceberg.typedef import EMPTY_DICT, Record
-from pyiceberg.types import DoubleType, FloatType, IcebergType, IntegerType, LongType, TimestampNanoType, TimestamptzNanoType, UUIDType
+from pyiceberg.types import (
+    DateType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IcebergType,
+    IntegerType,
+    LongType,
+    TimestampNanoType,
+    TimestamptzNanoType,
+    UUIDType,
+)
 from pyiceberg.utils.datetime import timestamp_to_nanos, timestamptz_to_nanos
 
 from tablecrypt.errors import ConfigurationError
@@ -62,6 +89,9 @@ from tablecrypt.table._pyiceberg.nested_nulls import NestedIsNull, NestedNotNull
 
 _END: Final = 2**63
 _WHOLE: Final = (IntegerType, LongType)
+_FLOATS: Final = (FloatType, DoubleType)
+_FITTED: Final = (*_WHOLE, *_FLOATS, DecimalType, DateType)
+_DAY: Final = 24 * 60 * 60 * 1_000_000
 
 
 def check_evaluable(schema: Schema, expression: pc.Expression) -> None:
@@ -101,13 +131,13 @@ def fitted(row_filter: BooleanExpression, schema: Schema, case_sensitive: bool =
     """Return an unbound filter in which columns of nanoseconds are compared with nanoseconds, and columns in structs may be null with them.
 
     Raises:
-        ConfigurationError: a column of whole numbers is compared with a fraction.
+        ConfigurationError: a column is compared with a value that it cannot hold, and that would be rounded.
         TypeError: a literal is neither text nor a whole number.
         ValueError: a text is no timestamp of its column's type, or none that 64 bits hold (the years 1678 to 2261).
     """
     if isinstance(row_filter, (AlwaysTrue, AlwaysFalse)):
         return row_filter
-    columns = {name: kind for name in schema.column_names if is_nano(kind := schema.find_type(name)) or isinstance(kind, _WHOLE)}
+    columns = {name: kind for name in schema.column_names if is_nano(kind := schema.find_type(name)) or isinstance(kind, _FITTED)}
     if not case_sensitive:
         columns = {name.lower(): kind for name, kind in columns.items()}
     return _rewritten(row_filter, columns, case_sensitive)
@@ -128,24 +158,61 @@ def _rewritten(expression: BooleanExpression, columns: dict[str, IcebergType], c
     if column is None:
         return expression
 
-    if isinstance(column, _WHOLE):
-        for literal in expression.literals if isinstance(expression, SetPredicate) else (expression.literal,):
-            _check_whole(expression.term.name, literal, column)
-        return expression
-
+    fit = _nanoseconds if is_nano(column) else partial(_held, expression.term.name)
     predicate: Any = type(expression)
-    if isinstance(expression, SetPredicate):
-        return predicate(expression.term, {_nanoseconds(literal, column) for literal in expression.literals})  # type: ignore[no-any-return]
+    if isinstance(expression, LiteralPredicate):
+        return predicate(expression.term, fit(expression.literal, column))  # type: ignore[no-any-return]
 
-    return predicate(expression.term, _nanoseconds(expression.literal, column))  # type: ignore[no-any-return]
+    literals = {fit(literal, column) for literal in expression.literals}
+    beyond = {literal for literal in literals if isinstance(literal.to(column), (AboveMax, BelowMin))}
+    # A list of none would be true or false of null too.
+    listed: BooleanExpression = predicate(expression.term, literals - beyond or {next(iter(beyond))})
+
+    zero = next((literal for literal in literals if literal.value == 0), None)
+    if zero is None or not isinstance(column, _FLOATS):
+        return listed
+    # In a list, Arrow tells -0.0 from 0.0.
+    is_zero: Any = EqualTo(expression.term, zero)  # type: ignore[call-arg]
+    return Or(listed, is_zero) if isinstance(expression, In) else And(listed, Not(is_zero))
 
 
-def _check_whole(name: str, literal: Any, column: IcebergType) -> None:
-    # PyIceberg rounds it: a delete of `id = 1.5` would take the row 2.
-    if isinstance(literal.value, (float, Decimal)) and literal.value % 1:
-        raise ConfigurationError(
-            f"the filter compares column {name!r}, a whole number ({column}), with {literal.value}: compare it with a whole number"
-        )
+def _held(name: str, literal: Any, column: IcebergType) -> Any:
+    """Return a literal that says of each value of a column what the given one does.
+
+    Raises:
+        ConfigurationError: PyIceberg would round it: a delete of `id = 1.5` would take the row 2.
+    """
+    value = literal.value
+    if isinstance(column, FloatType) and isinstance(value, float) and math.isinf(value):
+        return FloatLiteral(value)
+    if isinstance(column, DecimalType) and isinstance(value, (int, float, Decimal)):
+        return _decimal(name, value, column)
+    if isinstance(column, _WHOLE) and _is_fraction(value):
+        raise _rounded(name, f"a whole number ({column})", value, "a whole number")
+    if isinstance(literal, TimestampLiteral) and isinstance(column, DateType) and value % _DAY:
+        raise _rounded(name, f"a {column}", literal, f"a {column}")
+    return literal
+
+
+def _is_fraction(value: Any) -> bool:
+    try:
+        number = Decimal(value) if isinstance(value, (str, float, Decimal)) else Decimal()
+    except InvalidOperation:
+        return False
+    return number.is_finite() and number != number.to_integral_value()
+
+
+def _decimal(name: str, value: float | Decimal, column: DecimalType) -> DecimalLiteral:
+    exact = Decimal(str(value))
+    with suppress(InvalidOperation):
+        held = exact.quantize(Decimal(1).scaleb(-column.scale), context=Context(prec=column.precision))
+        if held == exact:
+            return DecimalLiteral(held)
+    raise _rounded(name, f"a {column}", value, "a number that it can hold")
+
+
+def _rounded(name: str, column: str, value: object, instead: str) -> ConfigurationError:
+    return ConfigurationError(f"the filter compares column {name!r}, {column}, with {value}: compare it with {instead}")
 
 
 def _nanoseconds(literal: Any, column: IcebergType) -> Any:
@@ -191,6 +258,8 @@ def _equals(name: str, value: Any) -> BooleanExpression:
         return IsNull(column)  # type: ignore[call-arg]
     if isinstance(value, float) and math.isnan(value):
         return IsNaN(column)  # type: ignore[call-arg]
+    if isinstance(value, float) and math.isinf(value):
+        return EqualTo(column, FloatLiteral(value))  # type: ignore[call-arg]
     whole = isinstance(value, int) and not isinstance(value, bool)
     return EqualTo(column, NanosecondLiteral(value) if whole else value)  # type: ignore[call-arg]
 
@@ -251,7 +320,7 @@ def _may_prune_row_groups(bound: BooleanExpression, negated: bool = False) -> bo
         return True
 
     field_type = bound.term.ref().field.field_type
-    if isinstance(field_type, (FloatType, DoubleType)):
+    if isinstance(field_type, _FLOATS):
         return not negated and not isinstance(bound, (BoundIsNaN, BoundNotEqualTo, BoundNotIn))
 
     return not isinstance(field_type, UUIDType)
@@ -306,9 +375,11 @@ def _with_conditions(expression: BooleanExpression, schema: Schema, case_sensiti
 
     column, conditions = expression.term, list[BooleanExpression]()
     field = schema.find_field(column.name, case_sensitive)
-    if isinstance(expression, (NotEqualTo, NotIn, NotStartsWith, NotNaN)):
+    # Binding folds `v < 3000000000`, for a column of 32 bits, into what is true of null too.
+    is_folded = isinstance(expression.bind(schema, case_sensitive), AlwaysTrue)
+    if is_folded or isinstance(expression, (NotEqualTo, NotIn, NotStartsWith, NotNaN)):
         conditions.append(NestedNotNull(column))  # type: ignore[call-arg]
-    compares_floats = isinstance(expression, (LiteralPredicate, SetPredicate)) and isinstance(field.field_type, (FloatType, DoubleType))
+    compares_floats = isinstance(expression, (LiteralPredicate, SetPredicate)) and isinstance(field.field_type, _FLOATS)
     if compares_floats and field.field_id not in asked_for_nan:
         conditions.append(NotNaN(column))  # type: ignore[call-arg]
     return And(expression, *conditions) if conditions else expression

@@ -38,8 +38,8 @@ from pyiceberg.table.snapshots import (
 )
 from pyiceberg.table.update import SetSnapshotRefUpdate, TableUpdate, UpdatesAndRequirements
 
-from tablecrypt.arguments import check_text
-from tablecrypt.errors import FormatError
+from tablecrypt.arguments import check_text, described
+from tablecrypt.errors import ConfigurationError, FormatError
 from tablecrypt.files.encrypting_file_io import refuse_restricted
 from tablecrypt.iceberg_properties import PARTITION_SUMMARIES
 from tablecrypt.keys.column_keys import ColumnPolicy
@@ -99,7 +99,7 @@ class CommitOptions:
             the operation of the snapshot.
 
     Raises:
-        ConfigurationError: UTF-8 cannot hold the branch or the properties.
+        ConfigurationError: the properties are no mapping of text to text, or UTF-8 cannot hold them or the branch.
     """
 
     branch: str | None = MAIN_BRANCH
@@ -108,8 +108,19 @@ class CommitOptions:
     isolation: Operation | IsolationLevel | None = None
 
     def __post_init__(self) -> None:
+        self._check_properties()
         check_text("snapshot_properties", self.snapshot_properties)
         check_text("branch", self.branch)
+
+    def _check_properties(self) -> None:
+        given: object = self.snapshot_properties
+        if not isinstance(given, Mapping):
+            raise ConfigurationError(f'snapshot_properties is {described(given)}; it must be a mapping of text to text: {{"run": "7"}}')
+
+        for name, value in given.items():
+            # As JSON that is no text, Iceberg Java refuses the metadata, and with it the whole table.
+            if not isinstance(name, str) or not isinstance(value, str):
+                raise ConfigurationError(f"snapshot_properties has {described(value)} for {name!r}; names and values must be text")
 
 
 class EncryptedProducer(ProducerAdapter):

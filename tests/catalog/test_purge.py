@@ -16,7 +16,8 @@ from pyiceberg.table import Table
 from pyiceberg.typedef import Identifier
 from sqlalchemy import text
 
-from tablecrypt.errors import PurgeIncompleteError, TamperedFileError
+from tablecrypt.errors import KeyNotFoundError, PurgeIncompleteError, TamperedFileError
+from tablecrypt.maintenance import erase, shred
 from tablecrypt_catalog import EncryptedSqlCatalog
 from tests.support.aws import AwsServer
 from tests.support.tables import ENCRYPTED, ROWS, encrypted_sql_catalog, files_below, flip, folder_of, metadata_path, new_table, path_of
@@ -100,6 +101,26 @@ def test_a_purge_removes_also_what_only_older_metadata_names(catalog: EncryptedS
     assert sum(name.endswith(".parquet") for name in before) == 4
     catalog.purge_table("db.t")
     assert files_of(table) == []
+    assert not catalog.table_exists("db.t")
+
+
+def test_a_table_is_purged_after_rows_were_erased_from_it(catalog: EncryptedSqlCatalog, table: Table) -> None:
+    erase(table, "id = 1")
+
+    catalog.purge_table("db.t")
+
+    assert files_of(table) == []
+    assert not catalog.table_exists("db.t")
+
+
+def test_the_purge_of_a_table_with_shredded_snapshots_says_how_to_go_on(catalog: EncryptedSqlCatalog, table: Table) -> None:
+    shred(table, all_but_heads=True)
+    with pytest.raises(
+        KeyNotFoundError, match=r"or its snapshots were shredded, catalog.purge_files\('db.t', skip_unreadable=True\) leaves"
+    ):
+        catalog.purge_table("db.t")
+
+    assert catalog.purge_files("db.t", skip_unreadable=True).skipped
     assert not catalog.table_exists("db.t")
 
 

@@ -566,7 +566,7 @@ def forged_number(metadata: dict[str, Any]) -> None:
 
 def no_keys(metadata: dict[str, Any]) -> None:
     del metadata["encryption-keys"]
-    metadata["snapshots"][0]["manifest-list"] += ".avro"
+    metadata["snapshots"][0]["manifest-list"] = metadata["snapshots"][0]["manifest-list"].replace("/metadata/", "/metadata//")
 
 
 def other_kek(metadata: dict[str, Any]) -> None:

@@ -2,22 +2,38 @@
 
 from __future__ import annotations
 
+import datetime as dt
+import math
 from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyiceberg.expressions import EqualTo, In, Not
+from pyiceberg.exceptions import ValidationException
+from pyiceberg.expressions import EqualTo, GreaterThan, GreaterThanOrEqual, In, LessThan, Not
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.transforms import IdentityTransform
+from pyiceberg.types import FloatType, LongType, NestedField, StringType
 
 from tablecrypt.errors import ConfigurationError
-from tablecrypt.maintenance import erase
+from tablecrypt.maintenance import compact, erase, reencrypt
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt_catalog import EncryptedInMemoryCatalog
 from tests.support.plaintext import CANARY
-from tests.support.tables import ROWS, new_table
+from tests.support.tables import ROWS, data_files, ids, new_table
 
 FRACTIONS = ["id = 1.5", "id <= 1.5", "id > 2.5", "not (id != 0.4)", "text is null or id = 1.5", EqualTo(term="id", value=Decimal("1.5"))]
 FRACTIONS += [In(term="id", literals={Decimal("1.5"), Decimal("3")}), Not(EqualTo(term="id", value=Decimal("1.5")))]
+PRICES = pa.table(
+    {
+        "id": [1, 2],
+        "price": pa.array([Decimal("1.00"), Decimal("1.01")], pa.decimal128(9, 2)),
+        "day": [dt.date(2024, 1, 1), dt.date(2024, 1, 2)],
+        "ratio": [0.0, -0.0],
+        "text": [CANARY] * 2,
+    }
+)
 
 
 @pytest.fixture
@@ -86,3 +102,121 @@ def test_a_key_that_is_not_a_number_is_refused_by_its_column(catalog: EncryptedI
         table.upsert(rows, join_cols=["key"])
 
     assert table.refresh().scan().to_arrow().num_rows == rows.num_rows
+
+
+@pytest.mark.parametrize(
+    "row_filter",
+    [
+        EqualTo(term="price", value=1.005),
+        GreaterThanOrEqual(term="price", value=1.004),
+        In(term="price", literals={1.005, 2.0}),
+        EqualTo(term="price", value=1e30),
+        LessThan(term="price", value=math.inf),
+        "price < 10000000",
+        "id = '1.5'",
+        EqualTo(term="day", value=dt.datetime(2024, 1, 1, 12)),
+        GreaterThanOrEqual(term="day", value=dt.datetime(2024, 1, 1, 0, 0, 0, 1)),
+    ],
+    ids=str,
+)
+def test_a_value_that_would_be_rounded_is_refused(catalog: EncryptedInMemoryCatalog, row_filter: Any) -> None:
+    table = new_table(catalog, appends=[PRICES])
+    for call in (table.delete, lambda given: table.scan(given).to_arrow()):
+        with pytest.raises(ConfigurationError, match=r"^the filter compares column '(price|id|day)', .*: compare it with "):
+            call(row_filter)
+
+    assert ids(table) == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("row_filter", "found"),
+    [
+        ("price = 1.0", [1]),
+        ("price = 1", [1]),
+        ("price in (1.0, 2.00)", [1]),
+        (EqualTo(term="price", value=1.01), [2]),
+        (GreaterThan(term="price", value=Decimal(1)), [2]),
+        (EqualTo(term="day", value=dt.datetime(2024, 1, 1)), [1]),
+        (EqualTo(term="id", value=Decimal("1E+30")), []),
+        ("ratio in (0.0, 5.0)", [1, 2]),
+        ("ratio not in (0.0, 5.0)", []),
+    ],
+    ids=str,
+)
+def test_a_value_that_a_column_holds_may_be_written_otherwise(catalog: EncryptedInMemoryCatalog, row_filter: Any, found: list[int]) -> None:
+    table = new_table(catalog, appends=[PRICES])
+    assert ids(table, row_filter=row_filter) == found
+
+    table.delete(row_filter)
+    assert ids(table) == sorted({1, 2} - set(found))
+
+
+@pytest.mark.parametrize("mode", ["copy-on-write", "merge-on-read"])
+@pytest.mark.parametrize(
+    ("row_filter", "remaining"),
+    [
+        ("small < 3000000000", [1]),
+        ("small > -3000000000", [1]),
+        ("not (small > 3000000000)", [1]),
+        ("small != 3000000000", [1]),
+        ("small in (3000000000, 5)", [0, 1, 3, 4]),
+        ("small not in (3000000000, 5)", [1, 2]),
+        ("small in (3000000000, 4000000000)", [0, 1, 2, 3, 4]),
+        ("small not in (3000000000, 4000000000)", [1]),
+        (EqualTo(term="ratio", value=math.inf), [0, 1, 2, 4]),
+        (LessThan(term="ratio", value=math.inf), [1, 2, 3]),
+        (GreaterThanOrEqual(term="ratio", value=-math.inf), [1, 2]),
+        (In(term="ratio", literals={-math.inf, 1.0}), [1, 2, 3]),
+    ],
+    ids=str,
+)
+def test_a_number_that_a_column_cannot_hold_takes_no_row_with_it(
+    catalog: EncryptedInMemoryCatalog, mode: str, row_filter: Any, remaining: list[int]
+) -> None:
+    rows = pa.table(
+        {
+            "id": [0, 1, 2, 3, 4],
+            "small": pa.array([1, None, 5, 2**31 - 1, -(2**31)], pa.int32()),
+            "ratio": pa.array([1.0, None, math.nan, math.inf, -math.inf], pa.float32()),
+            "text": [CANARY] * 5,
+        }
+    )
+    table = new_table(catalog, appends=[rows], properties={"write.delete.mode": mode})
+    found = table.scan(row_filter).to_arrow().column("id").to_pylist()
+
+    table.delete(row_filter)
+
+    assert ids(table) == remaining
+    assert {0, 1, 2, 3, 4} - set(remaining) <= set(found)
+
+
+def test_partitions_of_infinity_are_found_again(catalog: EncryptedInMemoryCatalog) -> None:
+    schema = Schema(NestedField(1, "id", LongType()), NestedField(2, "ratio", FloatType()), NestedField(3, "text", StringType()))
+    by_ratio = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "ratio"))
+    rows = pa.table({"id": [0, 1], "ratio": pa.array([math.inf, -math.inf], pa.float32()), "text": [CANARY] * 2})
+    table = new_table(catalog, schema=schema, appends=[rows, rows], partitioned_by=by_ratio)
+
+    compact(table)
+    table.refresh().dynamic_partition_overwrite(rows)
+
+    assert len(data_files(table)) == 2
+    assert ids(table) == [0, 1]
+
+
+@pytest.mark.parametrize("wrong", [["a"], "a", None, {1: "a"}, {"a": 1}, {"a": None}], ids=str)
+def test_properties_of_a_snapshot_are_text_that_iceberg_java_reads(table: EncryptedTable, wrong: Any) -> None:
+    with pytest.raises(ConfigurationError, match=r"^snapshot_properties (is|has) .* must be "):
+        table.append(ROWS, snapshot_properties=wrong)
+    with pytest.raises(ConfigurationError, match=r"^snapshot_properties (is|has) .* must be "):
+        table.delete("id = 1", snapshot_properties=wrong)
+
+    assert ids(table.refresh()) == [1, 2, 3]
+
+
+def test_a_delete_from_a_table_as_it_was_before_maintenance_says_to_load_it_again(table: EncryptedTable) -> None:
+    reencrypt(table.catalog.load_table(table.name()))
+    with pytest.raises(ValidationException, match=r"nothing was committed: load it again, and write again$"):
+        table.delete("id = 2")
+
+    table.refresh().delete("id = 2")
+    assert ids(table) == [1, 3]

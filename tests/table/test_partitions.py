@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pyiceberg.catalog import Catalog
+from pyiceberg.expressions import EqualTo
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
@@ -43,9 +44,10 @@ from pyiceberg.types import (
     UUIDType,
 )
 
+from tablecrypt.errors import ConfigurationError
 from tablecrypt.table.partitions import rows_by_partition
 from tests.support.plaintext import CANARY
-from tests.support.tables import ENCRYPTED
+from tests.support.tables import ENCRYPTED, ids, team_table
 
 DAY_NS = 86_400_000_000_000
 NANOSECONDS = [1, -1, -1000, 10**18 + 7, None, DAY_NS, -DAY_NS]
@@ -209,3 +211,16 @@ def test_rows_of_a_uuids_partition_are_found_by_the_uuid(catalog: Catalog) -> No
     table.append(pa.table({"ref": pa.array([each.bytes for each in refs], pa.uuid())}))
     for row_filter, files in ((f"ref = '{refs[1]}'", 1), (f"ref in ('{refs[1]}', '{refs[3]}')", 2), (f"ref != '{refs[1]}'", 3)):
         assert len(list(table.scan(row_filter).plan_files())) == files, row_filter
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+def test_a_value_too_long_for_a_folder_is_refused_with_the_properties_that_keep_it_out_of_paths(catalog: Catalog, streamed: bool) -> None:
+    table = team_table(catalog)
+    long = pa.table({"id": pa.array([1], pa.int64()), "team": ["x" * 300], "note": [CANARY]})
+    with pytest.raises(ConfigurationError, match=r"^[^x]*: a partition value is too long .* write.object-storage.partitioned-paths=false"):
+        table.append(long.to_reader() if streamed else long)
+
+    kept_out = {"write.object-storage.enabled": "true", "write.object-storage.partitioned-paths": "false"}
+    table.transaction().set_properties(kept_out).commit_transaction()
+    table.append(long.to_reader() if streamed else long)
+    assert ids(table, row_filter=EqualTo(term="team", value="x" * 300)) == [1]

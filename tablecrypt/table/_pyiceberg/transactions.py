@@ -28,7 +28,7 @@ from contextvars import ContextVar
 from functools import cached_property
 from typing import Any, Final, TypeVar, cast
 
-from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.exceptions import CommitFailedException, ValidationException
 from pyiceberg.expressions import BooleanExpression
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import DataFile, ManifestEntry, ManifestFile
@@ -107,7 +107,11 @@ class ProducerAdapter(_SnapshotProducer[Any]):
 
     def check_concurrency(self) -> None:
         """Refuse this change where it conflicts with what others committed meanwhile, as the isolation level says; before each retry."""
-        super()._validate_concurrency()
+        try:
+            super()._validate_concurrency()
+        except ValidationException as error:
+            advice = "Others changed these files after the table was loaded, and nothing was committed: load it again, and write again"
+            raise ValidationException(f"{error} {advice}") from error
 
     def _validate_concurrency(self) -> None:
         self.check_concurrency()
