@@ -63,12 +63,12 @@ OPERATIONS: Final = (
             ),
         ),
         rights=Rights(
-            needs="unwrap table, wrap table, read metadata, write metadata, list metadata, read data, write data",
+            needs="unwrap table, wrap table, read metadata, write metadata, list metadata, read data, write data, list data",
         ),
         needs=(
             "Also to wrap with the partner's master keys, unless it is a public key, and to unwrap with those of the columns named. "
-            "What is written is the share, and the record of it in the table's metadata. Footers are read where columns are protected; "
-            "deletion vectors are read and written again."
+            "What is written is the share, and the record of it in the table's metadata; what is listed is the share's folder. Footers are "
+            "read where columns are protected; deletion vectors are read and written again."
         ),
         has_progress=False,
     ),
