@@ -48,8 +48,7 @@ from tablecrypt.maintenance.runner import FileWork, Runner, run_counted, runner_
 from tablecrypt.manifests.manifest_list import read_manifest_list
 from tablecrypt.printable import bytes_shown, counted, shown
 from tablecrypt.properties import KEY_ID
-from tablecrypt.table.metadata import read_metadata_file
-from tablecrypt.table.other_tables import table_uuid_in, tables_at
+from tablecrypt.table.other_tables import metadata_at, tables_at
 from tablecrypt.table.protection.declaring import copied_keys
 from tablecrypt.table.shares import readably_named
 from tablecrypt.table.table import EncryptedTable
@@ -206,10 +205,10 @@ class _Copying:
 
     def is_complete(self) -> bool:
         """Whether an earlier run wrote the metadata.json, which it does last. ConfigurationError where somebody else wrote one there."""
-        if table_uuid_in(self.source.inner, self.metadata_location) != self.identity.table_uuid:
+        found = metadata_at(self.source.inner, self.metadata_location)
+        if found is None or found.table_uuid != self.identity.table_uuid:
             return False
 
-        found = read_metadata_file(self.source.inner.new_input(self.metadata_location)).parse()
         # Its place can be foretold. Under a key that they know, whoever writes there could have another table pass for the copy.
         if (found.properties.get(KEY_ID.name), found.location) != (self.key_id, self.paths.new):
             raise ConfigurationError(f"{self.metadata_location} is not what relocate writes there: delete it, or choose another location")

@@ -23,6 +23,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from pyiceberg.io import FileIO
+from pyiceberg.table.metadata import TableMetadata
 
 from tablecrypt.errors import FormatError
 from tablecrypt.files.deletion import LOCAL, SHARE_RECORDS, ParsedLocation
@@ -50,14 +51,14 @@ def tables_at(io: FileIO, location: str) -> Iterator[tuple[str, uuid.UUID]]:
     """
     check_reached(io, location)
     for file in stored_files(io, f"{location}/metadata"):
-        if file.location.endswith(TABLE_METADATA_SUFFIXES) and (found := table_uuid_in(io, file.location)) is not None:
-            yield file.location, found
+        if file.location.endswith(TABLE_METADATA_SUFFIXES) and (found := metadata_at(io, file.location)) is not None:
+            yield file.location, found.table_uuid
 
 
-def table_uuid_in(io: FileIO, location: str) -> uuid.UUID | None:
-    """Return the table-uuid in a metadata file; None where there is none, or half of one, as of a run that was killed."""
+def metadata_at(io: FileIO, location: str) -> TableMetadata | None:
+    """Return what a metadata file says; None where there is none, or half of one, as of a run that was killed."""
     try:
-        return read_metadata_file(io.new_input(location)).parse().table_uuid
+        return read_metadata_file(io.new_input(location)).parse()
     except (FileNotFoundError, FormatError, ValueError):
         return None
 

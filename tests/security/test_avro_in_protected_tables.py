@@ -23,7 +23,7 @@ from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.transaction import EncryptedTransaction
 from tests.support.manifests import encrypt_file
 from tests.support.plaintext import CANARY
-from tests.support.protected_tables import COLUMN_KEY, TABLE_KEY, Clients, clients, declare, loaded, opened_by_table_key
+from tests.support.protected_tables import COLUMN_KEY, TABLE_KEY, Clients, declare, loaded, opened_by_table_key
 from tests.support.tables import path_of
 
 ROWS: Final = pa.table({"id": pa.array([1, 2], pa.int64()), "text": [CANARY, CANARY]})
@@ -35,11 +35,6 @@ AVRO: Final = {
         {"name": "text", "type": ["null", "string"], "default": None, "field-id": 2},
     ],
 }
-
-
-@pytest.fixture
-def both(tmp_path: Path) -> Clients:
-    return clients(tmp_path)
 
 
 @pytest.fixture

@@ -30,7 +30,6 @@ from tests.support.protected_tables import (
     PEOPLE_SCHEMA,
     TABLE_KEY,
     Clients,
-    clients,
     counted_columns,
     declare,
     loaded,
@@ -40,11 +39,6 @@ from tests.support.protected_tables import (
 from tests.support.tables import encrypted_table, path_of
 
 SECRET: Final = CANARY.encode()
-
-
-@pytest.fixture
-def both(tmp_path: Path) -> Clients:
-    return clients(tmp_path)
 
 
 @pytest.fixture

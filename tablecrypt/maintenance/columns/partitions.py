@@ -55,7 +55,8 @@ class ShownFiles:
     @classmethod
     def among(cls, table: EncryptedTable, branch: str, files: Mapping[str, DataFile]) -> ShownFiles:
         """Choose the data files among some of a branch, by their locations."""
-        shown, is_protected = ShownPartitions.of(table.metadata), bool(ColumnPolicy.from_properties(table.metadata.properties).columns)
+        shown = ShownPartitions.of(table.metadata)
+        is_protected = bool(ColumnPolicy.from_properties(table.metadata.properties).columns)
         data = {location: file for location, file in files.items() if file.content == DataFileContent.DATA}
         by_partition = {location for location, file in data.items() if shown.column(file.spec_id, location) is not None}
         by_format = {location for location, file in data.items() if is_protected and not may_have_hidden_columns(file)}

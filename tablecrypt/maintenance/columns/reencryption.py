@@ -123,6 +123,7 @@ class ProtectedFiles(FilesToReencrypt):
         self._table = table
         self._runner = runner
         self._metadata: EncryptedTableMetadata = table.metadata
+        self._mapping = name_mapping_of(table.metadata)
         self._keys: ColumnKeys = column_keys(self._metadata, table.io)
         self._maker: ColumnKeyMaker = table.io.manager.columns
         self.policy: ColumnPolicy = policy_of(self._metadata)
@@ -219,7 +220,7 @@ class ProtectedFiles(FilesToReencrypt):
             tuple(self._written[field_id] for field_id in made),
             hashed,
             self._metadata.schema(),
-            name_mapping_of(self._metadata),
+            self._mapping,
         )
         column_deks = (*opened.deks, *(Secret(key.secret) for key in made.values()), *(self._keys.mask_key(each) for each in hashed))
         keys = (*plain.keys, *(StandardKeyMetadata(key, prefix) for key in column_deks))
