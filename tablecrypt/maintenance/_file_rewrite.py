@@ -409,7 +409,7 @@ class FilesToReencrypt:
 
     @property
     def shown(self) -> Collection[str]:
-        """Where the data files are whose partitions show a protected column: their rows are written again (partitions.py)."""
+        """Where the data files are that show a protected column whatever is done to their columns (shown_files.py)."""
         return frozenset()
 
     @property

@@ -11,8 +11,8 @@ order of rows stay; deletion vectors are written again, about the new files.
 What it does not do: older snapshots still name the old files under the old DEKs until they are expired; KEKs and master keys are for
 `rotate_kek` and `rewrap`.
 
-A file whose partition shows a protected column is not copied: its rows are written again under the current partition spec, in snapshots of
-their own before the others (see columns/partitions.py). The journal does not hold these.
+A file whose partition, format or deletes show a protected column is not copied: its rows are written again under the current partition
+spec, in snapshots of their own before the others (see columns/shown_files.py). The journal does not hold these.
 
 The new file is another object in the same folder, or in the table's own data folder where the old one lies elsewhere, as one that
 `add_files` took in may. The old one stays as it was, for the snapshots that name it.

@@ -40,7 +40,7 @@ from tests.support.manifests import SNAPSHOT_ID, encrypt_file, new_key, write_ma
 from tests.support.tables import current_snapshot, folder_of
 
 PUFFIN_MAGIC = b"PFA1"
-PATH_ID, POSITION_ID = 2147483546, 2147483545
+PATH_ID, POSITION_ID, ROW_ID = 2147483546, 2147483545, 2147483544
 
 
 class Keys:
@@ -85,17 +85,20 @@ class TableFiles:
         content = plain.getvalue() if declared is None else _redeclared(plain.getvalue(), declared)
         return self.file(DataFileContent.DATA, FileFormat.AVRO, path, len(records), encrypt_file(self.io, path, content))
 
-    def position_deletes(self, targets: Iterable[tuple[str, int]], **fields: Any) -> EncryptedDataFile:
-        """A Parquet position delete file of (path, position)."""
+    def position_deletes(self, targets: Iterable[tuple[str, int]], rows: pa.Table | None = None, **fields: Any) -> EncryptedDataFile:
+        """A Parquet position delete file of (path, position), with the rows that it deletes where they are given."""
         paths, positions = zip(*targets, strict=True)
         schema = pa.schema([_field("file_path", pa.string(), PATH_ID), _field("pos", pa.int64(), POSITION_ID)])
-        return self._deletes(DataFileContent.POSITION_DELETES, pa.table([paths, positions], schema=schema), **fields)
+        deletes = pa.table([paths, positions], schema=schema)
+        if rows is not None:
+            named = self._named(rows.schema)
+            copied = pa.StructArray.from_arrays([rows[field.name].combine_chunks().cast(field.type) for field in named], fields=list(named))
+            deletes = deletes.append_column(_field("row", copied.type, ROW_ID), copied)
+        return self._deletes(DataFileContent.POSITION_DELETES, deletes, **fields)
 
     def equality_deletes(self, rows: pa.Table, equality_ids: list[int], **fields: Any) -> EncryptedDataFile:
         """A Parquet equality delete file; columns are named as the table's."""
-        ids = {field.name: field.field_id for field in self.metadata.schema().fields}
-        schema = pa.schema([_field(field.name, field.type, ids[field.name]) for field in rows.schema])
-        return self._deletes(DataFileContent.EQUALITY_DELETES, rows.cast(schema), equality_ids=equality_ids, **fields)
+        return self._deletes(DataFileContent.EQUALITY_DELETES, rows.cast(self._named(rows.schema)), equality_ids=equality_ids, **fields)
 
     def deletion_vector(self, target: str, positions: Iterable[int], before: bytes = b"", **fields: Any) -> EncryptedDataFile:
         """A Puffin file with a deletion vector, after `before` other bytes, which readers have no business with."""
@@ -160,6 +163,11 @@ class TableFiles:
             row.first_row_id = 1000 * number if content == ManifestContent.DATA else None
             rows.append(row)
         return rows
+
+    def _named(self, schema: pa.Schema) -> pa.Schema:
+        """The columns with the field ids of the table's."""
+        ids = {field.name: field.field_id for field in self.metadata.schema().fields}
+        return pa.schema([_field(field.name, field.type, ids[field.name]) for field in schema])
 
     def _deletes(self, content: DataFileContent, rows: pa.Table, **fields: Any) -> EncryptedDataFile:
         path, key_metadata = self._path("parquet"), new_key()

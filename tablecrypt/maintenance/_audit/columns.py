@@ -5,6 +5,7 @@ needs no right to the columns' keys. Footers are read only of tables that have p
 
     the file has the column, and no hidden column       its values are under the table's key: older than the protection, or written by Java
     the file is Avro                                    likewise, of each protected column
+    it is a delete file that copies more of its rows    likewise, of what it does not compare
     its manifest entry has metrics of the column        readers of manifests know bounds or counts, with or without the file
     the hidden column names a column key that is gone   the column was shredded, or an edit removed the entry
 
@@ -39,10 +40,11 @@ from pyiceberg.table.name_mapping import NameMapping
 
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import ConfigurationError, FormatError, KeyIdChangedError, KeyNotFoundError, TablecryptError
+from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.keys.column_keys import ColumnPolicy, ProtectedColumn, key_id_in
 from tablecrypt.keys.key_ring import EncryptedKey
 from tablecrypt.maintenance._audit.findings import AuditedColumnKek, Finding, FindingKind
-from tablecrypt.maintenance.columns.footers import name_mapping_of
+from tablecrypt.maintenance.columns.footers import columns_of_deletes, name_mapping_of
 from tablecrypt.maintenance.columns.masks import MaskWork, masked_columns, may_hold_masks
 from tablecrypt.maintenance.reachable import FileKind, ReachableFile
 from tablecrypt.parquet.file_keys import FileKeys
@@ -61,6 +63,7 @@ from tablecrypt.table.protection.write_barrier import changed_barrier, metrics_n
 THREADS: Final = 16
 NOTHING_UNDECLARED: Final[Mapping[int, KeyIdChangedError]] = {}
 _SHOWN: Final = 3
+_WITH_COLUMNS: Final = (FileKind.DATA, FileKind.EQUALITY_DELETES, FileKind.POSITION_DELETES)
 
 
 @dataclass(frozen=True)
@@ -68,7 +71,7 @@ class ColumnsInFile:
     """What a file's footer says of its columns.
 
     Attributes:
-        present: field ids of the columns that it has, at every level, hidden columns left out.
+        present: field ids of the columns that it has, at every level, hidden columns left out, and those that an equality delete compares.
         hidden_columns: for each protected column that it hides, the ids of the column keys that open it.
         masks: field ids of columns without hidden columns whose values all look like masks.
     """
@@ -79,7 +82,7 @@ class ColumnsInFile:
 
 
 def read_columns(io: FileIO, files: Iterable[ReachableFile], metadata: TableMetadata) -> dict[str, ColumnsInFile]:
-    """Read what data files say of their columns, by location. Files that cannot be read are left out: other findings are about them.
+    """Read what files say of their columns, by location. Files that cannot be read are left out: other findings are about them.
 
     Args:
         io: the store's own FileIO.
@@ -88,10 +91,12 @@ def read_columns(io: FileIO, files: Iterable[ReachableFile], metadata: TableMeta
     """
     policy, schema, mapping = _readable_policy(metadata), metadata.schema(), name_mapping_of(metadata)
     # Files without a key are plaintext, which another finding reports.
-    wanted = [file for file in files if file.kind == FileKind.DATA and file.key is not None]
+    wanted = [file for file in files if file.kind in _WITH_COLUMNS and file.key is not None]
 
     def read(file: ReachableFile) -> ColumnsInFile | None:
         assert file.key is not None
+        if file.kind != FileKind.DATA:
+            return _columns_of_deletes(io, file, file.key, mapping, policy)
         if file.file_format != FileFormat.PARQUET.value:
             # Avro has no column under a key of its own.
             return ColumnsInFile(frozenset(policy.columns))
@@ -109,6 +114,19 @@ def read_columns(io: FileIO, files: Iterable[ReachableFile], metadata: TableMeta
     with ThreadPoolExecutor(THREADS, thread_name_prefix="tablecrypt-columns") as pool:
         found = dict(zip((file.location for file in wanted), pool.map(read, wanted), strict=True))
     return {location: columns for location, columns in found.items() if columns is not None}
+
+
+def _columns_of_deletes(
+    io: FileIO, file: ReachableFile, key_metadata: StandardKeyMetadata, mapping: NameMapping, policy: ColumnPolicy
+) -> ColumnsInFile | None:
+    try:
+        held = columns_of_deletes(EncryptingFileIO(io), file.location, file.file_format, key_metadata, mapping)
+    except FormatError:
+        held = frozenset(policy.columns)
+    except (TablecryptError, OSError):
+        return None
+    # Of those another finding tells.
+    return ColumnsInFile(held - file.equality_ids)
 
 
 def _columns_in(io: FileIO, location: str, key_metadata: StandardKeyMetadata, mapping: NameMapping, policy: ColumnPolicy) -> ColumnsInFile:

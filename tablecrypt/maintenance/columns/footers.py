@@ -1,4 +1,10 @@
-"""What the footers of a table's data files say of protected columns: read by threads or executors, and without any column's key."""
+"""What a table's files say of their columns, in the footers of Parquet and the headers of Avro: read without any column's key.
+
+Of data files it is the hidden columns, read by threads or executors. Of delete files it is what they hold, under the file's DEK all of it:
+
+    equality deletes    at least the columns that they compare; Flink writes whole rows
+    position deletes    a path and a position; beside them, writers may copy the rows
+"""
 
 from __future__ import annotations
 
@@ -6,16 +12,21 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+import pyarrow as pa
+from pyiceberg.io.pyarrow import pyarrow_to_schema
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.name_mapping import NameMapping
 
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
+from tablecrypt.errors import FormatError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.maintenance.runner import FileDone, FileWork, Runner
-from tablecrypt.manifests.records import key_metadata_of
+from tablecrypt.manifests.records import FORMAT_VERSION, key_metadata_of
 from tablecrypt.parquet.protected.protected_layout import ProtectedLayout, StoredHiddenColumns
 from tablecrypt.parquet.storage import source_of
+from tablecrypt.parquet.uniform import UniformParquetFile
+from tablecrypt.table.data_file_reader import AvroDataFile
 from tablecrypt.table.table import EncryptedTable
 
 _FOOTER_SIZE: Final = 64 * 1024
@@ -80,6 +91,34 @@ def inspect_hidden_columns(io: EncryptingFileIO, work: FooterWork, keys: tuple[S
     with io.raw_input(work.location).open() as stored:
         layout = ProtectedLayout(source_of(stored, work.location), keys[0], mapping=work.mapping.root)
         return FileDone(layout.stored(work.wanted))
+
+
+def columns_of_deletes(
+    io: EncryptingFileIO, location: str, file_format: str, key_metadata: StandardKeyMetadata, mapping: NameMapping
+) -> frozenset[int]:
+    """Return the field ids of all columns, at every level, of a file of equality or position deletes.
+
+    Args:
+        io: of the table's storage.
+        location, file_format, key_metadata: the file's.
+        mapping: the table's name mapping, for a file without field ids.
+
+    Raises:
+        TamperedFileError, FormatError: the file is not what was written, or has a column that the mapping does not name.
+    """
+    schema = _schema_of_deletes(io, location, file_format, key_metadata)
+    try:
+        return frozenset(pyarrow_to_schema(schema, mapping, downcast_ns_timestamp_to_us=False, format_version=FORMAT_VERSION).field_ids)
+    except (ValueError, TypeError) as error:
+        raise FormatError(f"{location}: which columns this delete file holds cannot be told: {error}") from error
+
+
+def _schema_of_deletes(io: EncryptingFileIO, location: str, file_format: str, key_metadata: StandardKeyMetadata) -> pa.Schema:
+    if file_format == FileFormat.AVRO.value:
+        with io.decrypting_input(location, key_metadata).open() as plaintext:
+            return AvroDataFile(plaintext, location).schema
+    with io.raw_input(location).open() as stored:
+        return UniformParquetFile(stored, key_metadata, location).schema
 
 
 def name_mapping_of(metadata: TableMetadata) -> NameMapping:

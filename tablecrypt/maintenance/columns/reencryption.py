@@ -11,7 +11,7 @@
     a hidden column                                not protected          the column                                  yes
     a hidden column of a column that was dropped   nothing or anything    a hidden column under a fresh DEK           yes
     a placeholder of another kind than the mask's  protected              the placeholder that the mask asks for      yes
-    the format Avro                                protected              Parquet: see partitions.py                  yes
+    the format Avro                                protected              Parquet: see shown_files.py                 yes
 
 A file of the second kind is from before the column was protected, or another engine wrote it since: reading refuses those until they are
 made to conform. Where a file has to change, the keys of all of its hidden columns are needed, because none can stay where it was.
@@ -68,7 +68,7 @@ from tablecrypt.maintenance.columns.footers import (
     name_mapping_of,
 )
 from tablecrypt.maintenance.columns.masks import refuse_masks
-from tablecrypt.maintenance.columns.partitions import ShownFiles
+from tablecrypt.maintenance.columns.shown_files import ShownFiles
 from tablecrypt.maintenance.progress import ProgressListener
 from tablecrypt.maintenance.reachable import FileKind, reachable_files
 from tablecrypt.maintenance.runner import FileDone, FileWork, Runner

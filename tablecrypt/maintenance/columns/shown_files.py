@@ -3,6 +3,7 @@
     by their partitions     their spec is from before the column was protected: a copy beside each, under fresh keys, would keep the
                             partition's value in its folder, its manifest entry and the manifest list
     by their format         Avro has no column under a key of its own, so that all of a file opens with the file's DEK
+    by their deletes        another engine's delete file that applies to them holds values of it beside what readers compare
 
 So their rows are read and written anew, as a compaction does: into the partitions and folders of the current spec, without the rows that
 deletes apply to, with `_row_id` and `_last_updated_sequence_number` in the files.
@@ -20,11 +21,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from pyiceberg.manifest import DataFile, DataFileContent
+from pyiceberg.manifest import DataFile, DataFileContent, ManifestContent
 
 from tablecrypt.keys.column_keys import ColumnPolicy
 from tablecrypt.maintenance._shred import replace_head
-from tablecrypt.maintenance.columns.footers import may_have_hidden_columns
+from tablecrypt.maintenance.columns.footers import columns_of_deletes, may_have_hidden_columns, name_mapping_of
 from tablecrypt.maintenance.compaction import Compaction, scan_tasks, unused_deletes
 from tablecrypt.maintenance.compaction_plan import CompactionRules, plan_groups
 from tablecrypt.maintenance.progress import ProgressListener
@@ -33,34 +34,43 @@ from tablecrypt.manifests.records import is_deletion_vector, key_metadata_of
 from tablecrypt.table.deletion_vectors import data_files_named_in
 from tablecrypt.table.parquet_options import target_file_size
 from tablecrypt.table.planning import EncryptedFileScanTask
-from tablecrypt.table.protection.exposed_values import ShownPartitions
+from tablecrypt.table.protection.exposed_values import ShownPartitions, deleted_by
 from tablecrypt.table.table import EncryptedTable
 
 
 @dataclass(frozen=True)
 class ShownFiles:
-    """Files of one branch whose partitions show a protected column, or whose format does.
+    """Files of one branch whose partitions show a protected column, or whose format or deletes do.
 
     Attributes:
         table, branch: whose they are.
         shown: the specs that do.
         locations: of the data files that are to be written again.
+        deletes: of the delete files that hold a protected column, which go where no data file needs them any more.
     """
 
     table: EncryptedTable
     branch: str
     shown: ShownPartitions
     locations: frozenset[str]
+    deletes: frozenset[str]
 
     @classmethod
     def among(cls, table: EncryptedTable, branch: str, files: Mapping[str, DataFile]) -> ShownFiles:
-        """Choose the data files among some of a branch, by their locations."""
+        """Choose the data files among some of a branch, by their locations.
+
+        Raises:
+            TamperedFileError, FormatError: a delete file is not what was written.
+        """
         shown = ShownPartitions.of(table.metadata)
-        is_protected = bool(ColumnPolicy.from_properties(table.metadata.properties).columns)
+        policy = ColumnPolicy.from_properties(table.metadata.properties)
         data = {location: file for location, file in files.items() if file.content == DataFileContent.DATA}
         by_partition = {location for location, file in data.items() if shown.column(file.spec_id, location) is not None}
-        by_format = {location for location, file in data.items() if is_protected and not may_have_hidden_columns(file)}
-        return cls(table, branch, shown, frozenset(by_partition | by_format))
+        by_format = {location for location, file in data.items() if policy.columns and not may_have_hidden_columns(file)}
+        deletes = _deletes_that_hold(policy, table, branch)
+        tasks = scan_tasks(table, branch) if deletes else []
+        by_delete = {task.file.file_path for task in tasks if any(file.file_path in deletes for file in task.delete_files)}
+        return cls(table, branch, shown, frozenset(by_partition | by_format | (by_delete & data.keys())), deletes)
 
     def rewrite(self, data_key_length: int | None, runner: Runner, progress: ProgressListener) -> int | None:
         """Write the files again, commit, and return the branch's new head; None where there was nothing to do. The table is refreshed.
@@ -70,7 +80,7 @@ class ShownFiles:
             CommitFailedException: other writers committed first, several times in a row. Likewise.
             TamperedFileError, KeyNotFoundError, KmsError: a file does not open. Likewise.
         """
-        if not (self.shown or self.locations) or self.branch not in self.table.metadata.refs:
+        if not (self.shown or self.locations or self.deletes) or self.branch not in self.table.metadata.refs:
             return None
 
         compaction = self._planned(data_key_length)
@@ -93,12 +103,15 @@ class ShownFiles:
             task for task in tasks if task.file.file_path in self.locations or any(file.file_path in naming for file in task.delete_files)
         ]
         rules = CompactionRules(target_file_size(metadata.properties), rewrite_all=True)
-        unused = {file for file in unused_deletes(table, snapshot, tasks) if self.shown.column(file.spec_id, file.file_path) is not None}
+        unused = {file for file in unused_deletes(table, snapshot, tasks) if self._shows(file)}
         groups = plan_groups(selected, rules, self.shown.columns)
         planned = Compaction(table, self.branch, snapshot, tasks, selected, groups, frozenset(unused))
         planned.data_key_length = data_key_length
 
         return planned
+
+    def _shows(self, delete: DataFile) -> bool:
+        return delete.file_path in self.deletes or self.shown.column(delete.spec_id, delete.file_path) is not None
 
     def _vectors_that_name(self, tasks: Iterable[EncryptedFileScanTask]) -> set[str]:
         """Return the files of deletion vectors whose footers name a data file with a value: that file, another one's vector may keep."""
@@ -130,3 +143,27 @@ class ShownFiles:
     def _names_deleted(self, spec_id: int, deleted: int | None) -> bool:
         # A count may be missing: then there may be some.
         return spec_id in self.shown.columns and deleted != 0
+
+
+def _deletes_that_hold(policy: ColumnPolicy, table: EncryptedTable, branch: str) -> frozenset[str]:
+    """Return where the delete files of a branch are that hold a protected column, those apart that compare one: no reader applies these."""
+    head = table.metadata.snapshot_by_name(branch)
+    if head is None or not policy.columns:
+        return frozenset()
+
+    mapping, schemas = name_mapping_of(table.metadata), table.metadata.schemas
+    files = (
+        entry.data_file
+        for manifest in head.manifests(table.io)
+        if manifest.content == ManifestContent.DELETES
+        for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=True)
+    )
+    applied = (file for file in files if not is_deletion_vector(file) and deleted_by(policy, schemas, file.equality_ids or ()) is None)
+
+    return frozenset(
+        file.file_path
+        for file in applied
+        if not policy.columns.keys().isdisjoint(
+            columns_of_deletes(table.io, file.file_path, file.file_format.value, key_metadata_of(file), mapping)
+        )
+    )
