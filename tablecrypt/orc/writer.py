@@ -147,7 +147,7 @@ class _PartWriter:
 
     def write(self, rows: pa.Table) -> FileSource:
         with _translated():
-            return self._write(rows.cast(self._schema))
+            return self._write(_cast(rows, self._schema))
 
     def _write(self, rows: pa.Table) -> FileSource:
         masked = [
@@ -280,5 +280,25 @@ def _orc_type(kind: pa.DataType) -> pa.DataType:
         return pa.string()
     if pt.is_large_binary(kind) or pt.is_fixed_size_binary(kind) or pt.is_binary_view(kind):
         return pa.binary()
+    if pt.is_timestamp(kind):
+        # As it is read. What nanoseconds cannot hold, pyarrow writes, and refuses to read.
+        return pa.timestamp("ns", kind.tz)
 
     return kind
+
+
+def _cast(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    return pa.Table.from_arrays([_cast_column(rows.column(field.name), field) for field in schema], schema=schema)
+
+
+def _cast_column(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
+    try:
+        return column.cast(field.type)
+    except pa.ArrowInvalid as error:
+        if "out of bounds timestamp" not in str(error):
+            raise
+        # Arrow's message shows the value.
+        raise ConfigurationError(
+            f"column {field.name!r} has a moment before 1677-09-22 or after 2262-04-11, which pyarrow does not read from ORC: "
+            "store dates as date32, and other moments as text"
+        ) from None

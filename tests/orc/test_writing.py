@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -330,6 +331,14 @@ def test_arrows_other_kinds_of_text_and_lists_are_written_too(kind: pa.DataType,
 def test_types_that_orc_does_not_have_are_refused() -> None:
     rows = pa.table({"text": ["a"], "span": pa.array([1], pa.duration("s"))})
     with pytest.raises(ConfigurationError, match="pyarrow cannot write"):
+        encrypted(rows, {"pii": ["text"]})
+
+
+@pytest.mark.parametrize("year", [1600, 9999])
+def test_moments_that_no_reader_of_ours_could_read_are_refused(year: int) -> None:
+    moments = pa.array([{"until": dt.datetime(year, 12, 31)}], pa.struct([("until", pa.timestamp("us"))]))
+    rows = pa.table({"text": ["a"], "span": moments})
+    with pytest.raises(ConfigurationError, match=r"^column 'span' has a moment before 1677-09-22 or after 2262-04-11, which .* as text$"):
         encrypted(rows, {"pii": ["text"]})
 
 
