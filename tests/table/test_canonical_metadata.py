@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tablecrypt.errors import FormatError
@@ -92,13 +92,14 @@ def test_our_models_keep_everything_that_java_hashes(path: Path) -> None:
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"])))
+@example("\\/")
 def test_strings_escape_as_little_as_java_does(text: str) -> None:
     written = canonical(document(properties={text: text}))
     assert written is not None
     assert json.loads(written)["properties"] == {text: text}
     raw = written.decode("utf-8")
     assert all(character in raw for character in text if character >= " " and character not in '"\\')
-    assert "\\/" not in raw
+    assert "\\/" not in raw.replace("\\\\", "")
 
 
 def test_every_escape_is_the_one_that_java_chooses() -> None:
