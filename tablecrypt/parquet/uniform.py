@@ -249,7 +249,7 @@ class UniformParquetFile:
         if view is not None:
             await_release(view)
             self._file, self._length, self._first_bytes = pa.PythonFile(view, mode="r"), view.size(), view.first_bytes
-            self._is_in_memory, self._is_small = True, False
+            self._is_in_memory = True
         return opened
 
     def _schema_of(self, opened: pq.ParquetReader, digest: bytes | None) -> tuple[pa.Schema, bool]:
