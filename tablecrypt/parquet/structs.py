@@ -48,6 +48,7 @@ class SchemaElement:
 class PhysicalType:
     """Values of SchemaElement.TYPE and ColumnMetaData.TYPE."""
 
+    INT96: Final = 3
     FLOAT: Final = 4
     DOUBLE: Final = 5
     FIXED_LENGTH: Final = 7

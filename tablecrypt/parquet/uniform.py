@@ -26,7 +26,7 @@ from collections.abc import Callable, Container, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -120,6 +120,8 @@ class UniformParquetFile:
         key_metadata: the file's DEK, AAD prefix and, where known, length.
         location: names the file in errors.
         dictionary_columns: columns to read as Arrow dictionaries.
+        int96_unit: of the timestamps of older engines, which are stored in 12 bytes: Arrow's "ns", in which moments beyond 1677 to 2262
+            come out as others, or Iceberg's "us".
         small_file_length: files of up to so many bytes are read whole, longer ones in ranges.
         under_one_key: check that every column is encrypted with the key (layout.py). False: the caller knows it of what it reads.
         access: to protected columns, in a table that has some: the file is checked, and read, as hidden_column_reader.py says.
@@ -146,6 +148,7 @@ class UniformParquetFile:
         location: str,
         *,
         dictionary_columns: tuple[str, ...] = (),
+        int96_unit: Literal["ns", "us"] = "ns",
         small_file_length: int = SMALL_FILE_LENGTH,
         under_one_key: bool = True,
         access: ColumnAccess | None = None,
@@ -168,6 +171,7 @@ class UniformParquetFile:
         self.footer_tag = self._end[-TAIL_LENGTH - TAG_LENGTH : -TAIL_LENGTH]
         self._key_metadata = key_metadata
         self._dictionary_columns = dictionary_columns
+        self._int96_unit = int96_unit
         self.protected: frozenset[int] = frozenset()
         self.masks: frozenset[int] = frozenset()
         columns = None if access is None else self._open_columns(footer, access)
@@ -258,7 +262,7 @@ class UniformParquetFile:
         Args:
             digest: of the footer that was authenticated; None where nobody took one.
         """
-        key = digest, self._dictionary_columns
+        key = digest, (self._int96_unit, *self._dictionary_columns)
         known = None if digest is None else _SCHEMAS.find(key)
         if known is not None:
             return known
@@ -280,7 +284,14 @@ class UniformParquetFile:
         dictionaries = [*self._dictionary_columns, *coded]
         # A ParquetFile around it would look at every column of the file, whichever are read.
         reader = pq.ParquetReader()
-        reader.open(source, metadata=footer, read_dictionary=dictionaries, decryption_properties=decryption, arrow_extensions_enabled=True)
+        reader.open(
+            source,
+            metadata=footer,
+            read_dictionary=dictionaries,
+            coerce_int96_timestamp_unit=self._int96_unit,
+            decryption_properties=decryption,
+            arrow_extensions_enabled=True,
+        )
 
         return reader
 
@@ -292,7 +303,7 @@ class UniformParquetFile:
         return known
 
     def _opened_fragment(self, coded: frozenset[str]) -> ds.ParquetFileFragment:
-        file_format = _format(self._key_metadata, {*self._dictionary_columns, *coded})
+        file_format = _format(self._key_metadata, {*self._dictionary_columns, *coded}, self._int96_unit)
         if self._is_in_memory:
             # These are the bytes that were checked, or a view whose footer was made of them.
             return file_format.make_fragment(self._file)
@@ -525,13 +536,13 @@ def _check_length(file: pa.NativeFile, key_metadata: StandardKeyMetadata, locati
     return length
 
 
-def _format(key_metadata: StandardKeyMetadata, dictionary_columns: set[str]) -> ds.ParquetFileFormat:
+def _format(key_metadata: StandardKeyMetadata, dictionary_columns: set[str], int96_unit: str) -> ds.ParquetFileFormat:
     options = ds.ParquetFragmentScanOptions(
         pre_buffer=True,
         buffer_size=_BUFFER_LENGTH,
         decryption_properties=_decryption(key_metadata),
     )
-    read_options = ds.ParquetReadOptions(dictionary_columns=dictionary_columns)
+    read_options = ds.ParquetReadOptions(dictionary_columns=dictionary_columns, coerce_int96_timestamp_unit=int96_unit)
     return ds.ParquetFileFormat(read_options=read_options, default_fragment_scan_options=options)
 
 

@@ -30,6 +30,7 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Container, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, BinaryIO, Final, Protocol, cast
 
 import fastavro
@@ -104,7 +105,9 @@ def opened_file(
     if file.file_format == FileFormat.PARQUET:
         with io.raw_input(file.file_path).open() as source:
             access = None if visible is None else visible.access_to(sequence_number)
-            parquet = UniformParquetFile(source, key_metadata, file.file_path, dictionary_columns=dictionary_columns, access=access)
+            parquet = UniformParquetFile(
+                source, key_metadata, file.file_path, dictionary_columns=dictionary_columns, int96_unit="us", access=access
+            )
             check_entry(file, parquet)
             yield _masked(parquet, file.file_path, parquet.protected, parquet.masks, visible, sequence_number)
     elif file.file_format == FileFormat.AVRO:
@@ -138,6 +141,71 @@ def _masked(
         return opened
     masked = visible.still_to_mask(location, hidden_columns, masks, sequence_number)
     return MaskedFile(opened, masked, visible.name_mapping) if masked else opened
+
+
+class FileInMicroseconds:
+    """A file whose timestamps in nanoseconds are read in microseconds, as its table has them; filters compare these.
+
+    pandas and Arrow write nanoseconds unasked, and `add_files` takes such files into tables of microseconds.
+
+    Args:
+        opened: the file.
+    """
+
+    def __init__(self, opened: OpenedFile) -> None:
+        self._opened = opened
+        self.schema = _in_microseconds(opened.schema)
+
+    def batches(self, request: ReadRequest) -> Iterator[pa.RecordBatch]:
+        """Yield the rows that pass the filter, which may name only the columns asked for."""
+        for batch in self._opened.batches(replace(request, row_filter=None)):
+            rows = _cast_to_microseconds(batch)
+            yield rows if request.row_filter is None else kept(rows, passing(rows, request.row_filter))
+
+    def positioned_batches(self, request: ReadRequest) -> Iterator[PositionedBatch]:
+        """Yield every row with its position in the file."""
+        for each in self._opened.positioned_batches(replace(request, row_filter=None)):
+            yield PositionedBatch(each.parts, _cast_to_microseconds(each.batch))
+
+
+def has_nanoseconds(schema: pa.Schema) -> bool:
+    """Whether a column, at any level, is a timestamp in nanoseconds."""
+    return any(_type_in_microseconds(kind) is not kind for kind in schema.types)
+
+
+def _in_microseconds(schema: pa.Schema) -> pa.Schema:
+    return pa.schema([_field_in_microseconds(field) for field in schema], schema.metadata)
+
+
+def _field_in_microseconds(field: pa.Field) -> pa.Field:
+    kind = _type_in_microseconds(field.type)
+    return field if kind is field.type else field.with_type(kind)
+
+
+def _type_in_microseconds(kind: pa.DataType) -> pa.DataType:
+    """Return the type, the same object where nothing in it is in nanoseconds."""
+    if pa.types.is_timestamp(kind):
+        return pa.timestamp("us", kind.tz) if kind.unit == "ns" else kind
+    if not pa.types.is_nested(kind):
+        return kind
+
+    fields = [kind.key_field, kind.item_field] if pa.types.is_map(kind) else [kind.field(at) for at in range(kind.num_fields)]
+    made = [_field_in_microseconds(field) for field in fields]
+    if all(new is old for new, old in zip(made, fields, strict=True)):
+        return kind
+    if pa.types.is_map(kind):
+        return pa.map_(*made)
+
+    if pa.types.is_struct(kind):
+        return pa.struct(made)
+
+    return pa.large_list(made[0]) if pa.types.is_large_list(kind) else pa.list_(made[0])
+
+
+def _cast_to_microseconds(batch: pa.RecordBatch) -> pa.RecordBatch:
+    schema = _in_microseconds(batch.schema)
+    columns = [column.cast(kind, safe=False) for column, kind in zip(batch.columns, schema.types, strict=True)]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 class AvroDataFile:

@@ -28,7 +28,7 @@ import dataclasses
 import itertools
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, partial
 from threading import Condition, Thread, current_thread
@@ -42,14 +42,14 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.schema import Schema
 from pyiceberg.table import ALWAYS_TRUE, FileScanTask, TableProperties
 from pyiceberg.table.metadata import TableMetadata
-from pyiceberg.types import ListType, MapType
+from pyiceberg.types import ListType, MapType, TimestampNanoType, TimestamptzNanoType
 
 from tablecrypt.errors import FormatError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO, is_local, refuse_restricted
 from tablecrypt.keys.nested_columns import all_ancestors, displaced
 from tablecrypt.parquet.uniform import PositionedBatch, ReadRequest, kept, passing
 from tablecrypt.table._pyiceberg.arrow import column_projection_values, stored_schema, to_requested_schema
-from tablecrypt.table.data_file_reader import OpenedFile, opened_file
+from tablecrypt.table.data_file_reader import FileInMicroseconds, OpenedFile, has_nanoseconds, opened_file
 from tablecrypt.table.deletes import DeleteReader, TaskDeletes
 from tablecrypt.table.filters import DeleteFilter, RowFilter, pruned
 from tablecrypt.table.lineage import LINEAGE_FIELD_IDS, ROW_ID, with_lineage_of
@@ -132,11 +132,20 @@ class TaskReader:
         self._visible = visible_columns(table_metadata, io, seen, filtered, options.masked) if is_protected else None
         self._deletes = DeleteReader(io, table_metadata)
 
-    def opened(self, task: FileScanTask) -> AbstractContextManager[OpenedFile]:
+    @contextmanager
+    def opened(self, task: FileScanTask) -> Iterator[OpenedFile]:
         """Open a task's data file, with what this read sees of protected columns."""
         # The server's filters and masks are for plain columns.
         dictionaries = self._options.dictionary_columns if self._restricted is None else ()
-        return opened_file(self.io, task.file, dictionaries, self._visible, _sequence_number(task))
+        with opened_file(self.io, task.file, dictionaries, self._visible, _sequence_number(task)) as opened:
+            is_finer = not self._has_nanoseconds and has_nanoseconds(opened.schema)
+            yield FileInMicroseconds(opened) if is_finer else opened
+
+    @cached_property
+    def _has_nanoseconds(self) -> bool:
+        """Whether the table itself has such columns: then a file's are what they are."""
+        schema = self._table_metadata.schema()
+        return any(isinstance(schema.find_type(each), (TimestampNanoType, TimestamptzNanoType)) for each in schema.field_ids)
 
     def batches(self, task: FileScanTask) -> Iterator[pa.RecordBatch]:
         """Yield a task's rows; none of the batches is empty.

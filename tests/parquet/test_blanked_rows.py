@@ -16,14 +16,14 @@ from hypothesis import strategies as st
 from tablecrypt import parquet
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.crypto.secret import Secret
-from tablecrypt.errors import ConfigurationError, FormatError, TablecryptError, TamperedFileError
+from tablecrypt.errors import ConfigurationError, TablecryptError, TamperedFileError
 from tablecrypt.parquet import thrift
 from tablecrypt.parquet.protected.carried_over_columns import blank_rows_beside_hidden_columns
 from tablecrypt.parquet.protected.protected_layout import ProtectedLayout
 from tablecrypt.parquet.storage import source_of
 from tablecrypt.parquet.structs import ColumnMetaData, FileMetaData, RowGroup
 from tablecrypt.parquet.thrift import Struct
-from tablecrypt.parquet.uniform import ReadRequest, UniformParquetWriter
+from tablecrypt.parquet.uniform import ReadRequest
 from tests.support.hidden_column_files import NOTE, PROTECTED, ROWS, SCHEMA, TABLE, ProtectedFile, field
 from tests.support.mutations import flipped
 
@@ -170,17 +170,6 @@ def test_columns_that_lie_over_one_another_are_refused(file: ProtectedFile) -> N
 
     with pytest.raises(TamperedFileError):
         Blanked(ProtectedFile.of(file.changed(moved), file.key_metadata, file.keys))
-
-
-def test_a_column_that_arrow_writes_otherwise_is_refused() -> None:
-    table = pa.table({"at": pa.array([1, 2], pa.timestamp("us"))}, schema=pa.schema([field("at", pa.timestamp("us"), 20)]))
-    key_metadata, sink = StandardKeyMetadata.generate(16, secrets.token_bytes), pa.BufferOutputStream()
-    writer = UniformParquetWriter(sink, table.schema, key_metadata, use_deprecated_int96_timestamps=True)
-    writer.write(table, 2)
-    writer.close()
-    new = StandardKeyMetadata(Secret(secrets.token_bytes(16)), key_metadata.aad_prefix)
-    with pytest.raises(FormatError, match="compact the file instead"):
-        blank_rows_beside_hidden_columns(io.BytesIO(sink.getvalue().to_pybytes()), io.BytesIO(), key_metadata, new, [0], "old")
 
 
 NANS: Final = tuple(struct.unpack("<d", struct.pack("<Q", bits))[0] for bits in (0x7FF8000000000001, 0xFFF8000000000002, 1 << 63))

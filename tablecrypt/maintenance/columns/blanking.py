@@ -18,6 +18,7 @@ from pyiceberg.manifest import DataFile
 
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.files.raw_output import RawContent
+from tablecrypt.maintenance.columns.footers import name_mapping_of
 from tablecrypt.manifests.records import DATA_FILE_POSITIONS, EncryptedDataFile, key_metadata_of, with_key
 from tablecrypt.parquet.protected.carried_over_columns import blank_rows_beside_hidden_columns
 from tablecrypt.table.lineage import without_lineage_ids
@@ -51,7 +52,8 @@ def blanked_file(table: EncryptedTable, file: DataFile, positions: Iterable[int]
         with io.raw_input(file.file_path).open() as source, io.raw_output(location, RawContent.SELF_ENCRYPTED).create() as out:
             footer, length = blank_rows_beside_hidden_columns(source, out, old, new, positions, file.file_path)
         # Names and ids are those of the file, whose columns may have been renamed since.
-        schema = pyarrow_to_schema(footer.schema.to_arrow_schema(), format_version=metadata.format_version)
+        stored = footer.schema.to_arrow_schema()
+        schema = pyarrow_to_schema(stored, name_mapping_of(metadata), format_version=metadata.format_version)
         statistics = FileStatistics.of(schema, metadata.properties).read(footer)
         statistics = {name: without_lineage_ids(value) for name, value in statistics.items()}
         protection = WriteProtection.of(metadata, io)

@@ -45,9 +45,9 @@ from tablecrypt.parquet.file_keys import FileKeys
 from tablecrypt.parquet.footer import PLAIN_MAGIC, described, plain_end, write_footer
 from tablecrypt.parquet.layout import Chunk, Span
 from tablecrypt.parquet.modules import ModuleCipher, ModuleType
-from tablecrypt.parquet.protected.hidden_arrays import blanked_column, written_by_arrow
+from tablecrypt.parquet.protected.hidden_arrays import blanked_column, written_as
 from tablecrypt.parquet.protected.hidden_column_rewriting import decoded_columns, footer_of
-from tablecrypt.parquet.protected.hidden_columns import around_fields, leaves_of, without_hidden_columns
+from tablecrypt.parquet.protected.hidden_columns import around_fields, without_hidden_columns
 from tablecrypt.parquet.protected.placeholders import is_error_placeholder
 from tablecrypt.parquet.protected.protected_layout import ProtectedLayout
 from tablecrypt.parquet.storage import Sink, Source, source_of
@@ -229,28 +229,14 @@ class _Blanking:
         table = decoded_columns(self._old, self._groups[number], self._old.file.row_groups[number], top, ordinals)
         column = blanked_column(table.schema.field(0), table.column(0), here, self._around)
         blanked = pa.Table.from_arrays([column], schema=table.schema)
-        # Other writers store decimals in bytes of fixed length, and readers take the type from the schema, which stays.
-        for decimals_as_integers in (True, False):
-            chunks = self._encoded(blanked, ordinals, number, decimals_as_integers)
-            if chunks is not None:
-                return [PlacedChunk(chunk, self._old.leaves[each].path) for chunk, each in zip(chunks, ordinals, strict=True)]
-
-        raise FormatError(f"{self._location}: Arrow writes column {top} otherwise than the file has it; compact the file instead")
-
-    def _encoded(self, table: pa.Table, ordinals: Sequence[int], number: int, decimals_as_integers: bool) -> list[Chunk] | None:
-        """Return the chunks that Arrow makes of a column; None where they are not of the file's types and levels."""
-        old = self._old.file.row_groups[number]
-        kinds = [old[ordinal].metadata.integer(ColumnMetaData.TYPE) for ordinal in ordinals]
+        leaves = [self._old.leaves[each] for each in ordinals]
         # Arrow's dictionaries hold one NaN for all.
-        options = {"use_dictionary": not _FLOATS.intersection(kinds), "store_decimal_as_integer": decimals_as_integers}
-        layout = written_by_arrow(table, self._location, compression="zstd", **options)
-        chunks = list(layout.row_groups[0])
-        if [chunk.metadata.integer(ColumnMetaData.TYPE) for chunk in chunks] != kinds:
-            return None
+        has_dictionaries = _FLOATS.isdisjoint(leaf.physical_type for leaf in leaves)
+        chunks = written_as(leaves, blanked, self._location, compression="zstd", use_dictionary=has_dictionaries)
+        if chunks is None:
+            raise FormatError(f"{self._location}: Arrow writes column {top} otherwise than the file has it; compact the file instead")
 
-        new = [leaf.levels for leaf in leaves_of(layout.metadata.structs(FileMetaData.SCHEMA))]
-
-        return chunks if new == [self._old.leaves[each].levels for each in ordinals] else None
+        return [PlacedChunk(chunk, leaf.path) for chunk, leaf in zip(chunks, leaves, strict=True)]
 
     def _shown_alone(self, groups: list[Struct]) -> pq.FileMetaData:
         """Return the new footer without the hidden columns, in the clear."""

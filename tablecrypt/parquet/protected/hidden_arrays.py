@@ -18,10 +18,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tablecrypt.errors import ConfigurationError
-from tablecrypt.parquet.layout import FileLayout, plain_layout
-from tablecrypt.parquet.protected.hidden_columns import hidden_name
+from tablecrypt.parquet.layout import Chunk, FileLayout, plain_layout
+from tablecrypt.parquet.protected.hidden_columns import Leaf, hidden_name, leaves_of
 from tablecrypt.parquet.protected.placeholders import empty_values
 from tablecrypt.parquet.storage import source_of
+from tablecrypt.parquet.structs import FileMetaData, PhysicalType
 
 FIELD_ID_KEY: Final = b"PARQUET:field_id"
 
@@ -69,6 +70,26 @@ def written_by_arrow(table: pa.Table, location: str, **options: Any) -> FileLayo
     with pq.ParquetWriter(plaintext, table.schema, **options) as writer:
         writer.write_table(table, row_group_size=max(1, table.num_rows))
     return plain_layout(source_of(plaintext.getvalue(), location))
+
+
+def written_as(leaves: Sequence[Leaf], table: pa.Table, location: str, **options: Any) -> list[Chunk] | None:
+    """Return the chunks that pyarrow makes of rows for the schema of a file; None where it makes others than that has.
+
+    Other writers store decimals in bytes of fixed length, and timestamps in 12 bytes. Readers decode pages by the schema, which stays: of
+    another type, or another length of it, they would be other values.
+
+    Args:
+        leaves: of the rows' columns, as the file has them.
+        table, location, options: as for `written_by_arrow`.
+    """
+    options["use_deprecated_int96_timestamps"] = any(leaf.physical_type == PhysicalType.INT96 for leaf in leaves)
+    for decimals_as_integers in (True, False):
+        layout = written_by_arrow(table, location, store_decimal_as_integer=decimals_as_integers, **options)
+        made = leaves_of(layout.metadata.structs(FileMetaData.SCHEMA))
+        if len(made) == len(leaves) and all(new.is_encoded_as(old) for new, old in zip(made, leaves, strict=True)):
+            return list(layout.row_groups[0])
+
+    return None
 
 
 def replaced(table: pa.Table, path: tuple[int, ...], replacement: Replacement) -> pa.Table:

@@ -42,11 +42,10 @@ from tablecrypt.parquet.columns_apart import end_of, structs_of
 from tablecrypt.parquet.file_keys import FileKeys
 from tablecrypt.parquet.footer import described
 from tablecrypt.parquet.layout import RowGroupLayout
-from tablecrypt.parquet.protected.hidden_arrays import Replacement, path_to, replaced, written_by_arrow
+from tablecrypt.parquet.protected.hidden_arrays import Replacement, path_to, replaced, written_as
 from tablecrypt.parquet.protected.hidden_columns import (
     hidden_field_id,
     hidden_name,
-    leaves_of,
     narrowed,
     pages_of_hidden_column,
     subtree,
@@ -56,7 +55,7 @@ from tablecrypt.parquet.protected.mapped_ids import MappedColumn
 from tablecrypt.parquet.protected.placeholders import blanks, error_placeholder_pages
 from tablecrypt.parquet.protected.protected_layout import KeyByField, ProtectedLayout
 from tablecrypt.parquet.storage import Sink, source_of
-from tablecrypt.parquet.structs import ColumnMetaData, FileMetaData, KeyValue, RowGroup, SchemaElement
+from tablecrypt.parquet.structs import FileMetaData, KeyValue, RowGroup, SchemaElement
 from tablecrypt.parquet.thrift import Struct
 from tablecrypt.parquet.writing import STRIPPED, FileEncryption, ModularWriter, PlacedChunk
 
@@ -236,24 +235,21 @@ class _Rewriting:
         make = self._replacements[field_id]
         values = self._decoded(field_id, group, [PlacedChunk(chunks[column.source], column.path) for column in columns])
         shown = replaced(values, path_to(values.schema, field_id), make or blanks)
-        options = {"compression": _COMPRESSION, "use_dictionary": make is not None, "store_decimal_as_integer": True}
-        layout = written_by_arrow(shown, self._old.file.location, **options)
-        leaves = leaves_of(layout.metadata.structs(FileMetaData.SCHEMA))
-        made: list[PlacedChunk] = []
+        leaves = [leaf for column in columns for leaf in self._old.leaves if leaf.path == column.path]
+        chunks_made = written_as(leaves, shown, self._old.file.location, compression=_COMPRESSION, use_dictionary=make is not None)
+        if chunks_made is None:
+            path = ".".join(columns[0].path)
+            raise FormatError(
+                f"{self._old.file.location}: Arrow writes column {path} otherwise than the file has it; compact the file instead, which "
+                "writes its rows again"
+            )
+        if make is not None:
+            return [PlacedChunk(chunk, column.path, has_pages_alone=True) for column, chunk in zip(columns, chunks_made, strict=True)]
 
-        for column, leaf, chunk in zip(columns, leaves, layout.row_groups[0], strict=True):
-            replaced_leaf = next(each for each in self._old.leaves if each.path == column.path)
-            kind = chunks[column.source].metadata.integer(ColumnMetaData.TYPE)
-            # The schema stays that of the file: a reader would decode pages of another type into other values.
-            if leaf.levels != replaced_leaf.levels or chunk.metadata.integer(ColumnMetaData.TYPE) != kind:
-                raise FormatError(f"{layout.location}: Arrow writes column {'.'.join(column.path)} otherwise than the file has it")
-
-            if make is None:
-                made.append(PlacedChunk(chunk, column.path, error_placeholder_pages(chunk), STRIPPED, has_pages_alone=True))
-            else:
-                made.append(PlacedChunk(chunk, column.path, has_pages_alone=True))
-
-        return made
+        return [
+            PlacedChunk(chunk, column.path, error_placeholder_pages(chunk), STRIPPED, has_pages_alone=True)
+            for column, chunk in zip(columns, chunks_made, strict=True)
+        ]
 
     def _decoded(self, field_id: int, group: Struct, columns: Sequence[PlacedChunk]) -> pa.Table:
         """Return the values of a field in one row group, and of its siblings nothing."""
@@ -302,7 +298,8 @@ def _decoded(old: ProtectedLayout, group: Struct, schema: Sequence[Struct], colu
     writer.add_groups([(group.copy(without=(RowGroup.SORTING_COLUMNS,)), columns)])
     writer.finish()
 
-    return pq.ParquetFile(pa.BufferReader(out.getvalue())).read()
+    # In nanoseconds, moments that a table may hold would come out as others.
+    return pq.ParquetFile(pa.BufferReader(out.getvalue()), coerce_int96_timestamp_unit="us").read()
 
 
 def _root(old: ProtectedLayout, children: int) -> Struct:

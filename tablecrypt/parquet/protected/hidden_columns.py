@@ -106,17 +106,25 @@ class Leaf:
         path: names from the top-level column down to it.
         field_ids: those that the nodes on this path have.
         max_definition, max_repetition: the highest levels of its values.
+        physical_type: one of PhysicalType's.
+        type_length: how many bytes each value has, if the type is FIXED_LENGTH; else 0.
     """
 
     path: tuple[str, ...]
     field_ids: tuple[int, ...]
     max_definition: int
     max_repetition: int
+    physical_type: int | None
+    type_length: int
 
     @property
     def levels(self) -> tuple[int, int]:
         """The highest definition and repetition level of its values."""
         return self.max_definition, self.max_repetition
+
+    def is_encoded_as(self, other: Leaf) -> bool:
+        """Whether pages of the one can stand in the place of the other's."""
+        return (self.levels, self.physical_type, self.type_length) == (other.levels, other.physical_type, other.type_length)
 
     @property
     def hidden_field_id(self) -> int | None:
@@ -147,7 +155,7 @@ def leaves_of(elements: list[Struct]) -> list[Leaf]:
             around.append((ids, definition, repetition, children))
             continue
 
-        leaves.append(Leaf(next(paths), ids, definition, repetition))
+        leaves.append(Leaf(next(paths), ids, definition, repetition, *_physical(element)))
 
         while len(around) > 1:
             *_, left = around[-1]
@@ -395,16 +403,18 @@ def _logical_type(stored: bytes) -> Struct:
     return thrift.decode(stored, LOGICAL_TYPE_SHAPE)
 
 
+def _physical(element: Struct) -> tuple[int | None, int]:
+    kind = element.optional_integer(SchemaElement.TYPE)
+    return kind, element.optional_integer(SchemaElement.TYPE_LENGTH) or 0 if kind == PhysicalType.FIXED_LENGTH else 0
+
+
 def _node(element: Struct) -> SchemaNode:
-    physical = element.optional_integer(SchemaElement.TYPE)
-    length = element.optional_integer(SchemaElement.TYPE_LENGTH) or 0 if physical == PhysicalType.FIXED_LENGTH else 0
     repetition = element.optional_integer(SchemaElement.REPETITION_TYPE)
     return SchemaNode(
         element.optional_integer(SchemaElement.FIELD_ID),
         not element.optional_integer(SchemaElement.NUM_CHILDREN),
         Repetition.REQUIRED if repetition is None else repetition,
-        physical,
-        length,
+        *_physical(element),
         _meaning(element),
     )
 

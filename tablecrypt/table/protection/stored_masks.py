@@ -23,6 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.hmac import HMAC
+from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.schema import Schema
 
 from tablecrypt.crypto.secret import Secret
@@ -57,9 +58,7 @@ def replacement_of(column: ProtectedColumn, schema: Schema, hash_key: Callable[[
     if mask.kind == "hash":
         return partial(_hashed, hash_key(column.field_id))
 
-    name = schema.find_column_name(column.field_id) or str(column.field_id)
-
-    return partial(_constant, constant_of(mask, name, schema.find_type(column.field_id)))
+    return partial(_constant, *_constant_in(column, schema))
 
 
 def are_masks(column: ProtectedColumn, schema: Schema, values: Iterable[pa.ChunkedArray]) -> bool:
@@ -89,9 +88,8 @@ def _compared(column: ProtectedColumn, schema: Schema, values: pa.ChunkedArray) 
     if not mask.is_stored:
         return not len(known), bool(len(values))
     if mask.kind == "constant":
-        name = schema.find_column_name(column.field_id) or str(column.field_id)
-        constant = constant_of(mask, name, schema.find_type(column.field_id))
-        return _all(pc.equal(values, _constant(constant, pa.field(name, values.type), values))), bool(len(values))
+        constant = _constant(*_constant_in(column, schema), pa.field("", values.type), values)
+        return _all(pc.equal(values, constant)), bool(len(values))
     if mask.kind == "redact":
         redacted = pa.chunked_array([_redacted(chunk) for chunk in known.chunks], known.type)
         return _all(pc.equal(known, redacted)), _any(pc.match_substring_regex(known, "[xX9]"))
@@ -148,8 +146,16 @@ def _digest(keyed: HMAC, value: Any, is_text: bool) -> str | bytes:
     return made.finalize().hex() if is_text else made.finalize()
 
 
-def _constant(value: Any, field: pa.Field, values: pa.Array) -> pa.Array:
-    return pa.array([value], _storage(field.type)).take(pa.repeat(pa.scalar(0, pa.int64()), len(values))).cast(field.type)
+def _constant_in(column: ProtectedColumn, schema: Schema) -> tuple[Any, pa.DataType]:
+    """Return the constant of a column's mask as PyIceberg holds it, and the Arrow type of the table's column."""
+    name, kind = schema.find_column_name(column.field_id) or str(column.field_id), schema.find_type(column.field_id)
+    return constant_of(column.mask, name, kind), schema_to_pyarrow(kind, include_field_ids=False)
+
+
+def _constant(value: Any, kind: pa.DataType, field: pa.Field, values: pa.Array) -> pa.Array:
+    # A file may have the table's column in a shorter type, or in other units of time.
+    one = pa.array([value], _storage(kind)).cast(kind).cast(field.type)
+    return one.take(pa.repeat(pa.scalar(0, pa.int64()), len(values)))
 
 
 def _storage(kind: pa.DataType) -> pa.DataType:
