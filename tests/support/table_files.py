@@ -85,6 +85,10 @@ class TableFiles:
         content = plain.getvalue() if declared is None else _redeclared(plain.getvalue(), declared)
         return self.file(DataFileContent.DATA, FileFormat.AVRO, path, len(records), encrypt_file(self.io, path, content))
 
+    def data_of_others(self, rows: pa.Table, **options: Any) -> EncryptedDataFile:
+        """One Parquet data file of rows as they are, with the table's field ids and pyarrow's options: as another program writes it."""
+        return self._stored(DataFileContent.DATA, rows.cast(self._named(rows.schema)), options)
+
     def position_deletes(self, targets: Iterable[tuple[str, int]], rows: pa.Table | None = None, **fields: Any) -> EncryptedDataFile:
         """A Parquet position delete file of (path, position), with the rows that it deletes where they are given."""
         paths, positions = zip(*targets, strict=True)
@@ -170,9 +174,12 @@ class TableFiles:
         return pa.schema([_field(field.name, field.type, ids[field.name]) for field in schema])
 
     def _deletes(self, content: DataFileContent, rows: pa.Table, **fields: Any) -> EncryptedDataFile:
+        return self._stored(content, rows, {}, **fields)
+
+    def _stored(self, content: DataFileContent, rows: pa.Table, options: dict[str, Any], **fields: Any) -> EncryptedDataFile:
         path, key_metadata = self._path("parquet"), new_key()
         with self.io.raw_output(path, RawContent.SELF_ENCRYPTED).create() as sink:
-            writer = UniformParquetWriter(sink, rows.schema, key_metadata)
+            writer = UniformParquetWriter(sink, rows.schema, key_metadata, **options)
             writer.write(rows, 1_000_000)
             _, length = writer.close()
         return self.file(content, FileFormat.PARQUET, path, rows.num_rows, key_metadata.with_file_length(length), **fields)

@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import uuid
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import pyarrow as pa
 import pytest
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
+from pyiceberg.table import TableProperties
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import FixedType, LongType, NestedField, StringType, StructType, UUIDType
 
 import tablecrypt.spark as tcs
+from tablecrypt.table.snapshots import CommitOptions
+from tablecrypt.table.transaction import EncryptedTransaction
 from tests.spark.conftest import CATALOG, Lake
 from tests.spark.sql.test_read import rows_of
 from tests.spark.test_jvm_path import KEY, VECTORS, vectors, vectors_in_hadoop
 from tests.support.aws import AwsServer
 from tests.support.compare import assert_same_rows
 from tests.support.plaintext import CANARY
+from tests.support.table_files import TableFiles
+from tests.support.tables import encrypted_table, folder_of
 from tests.support.vectors import VectorTable
 
 if TYPE_CHECKING:
@@ -59,6 +65,25 @@ def test_values_that_a_file_lacks_are_those_of_the_table(spark: SparkSession, pr
     assert_same_rows(spark.table(f"prod.{new_name}").toArrow(), rows_of(prod, new_name))
     assert [row["id"] for row in spark.sql(f"SELECT id FROM prod.{new_name} WHERE grade = 7 AND s IS NULL").collect()] == [2]
     assert [row["n"] for row in spark.sql(f"SELECT s.note AS n FROM prod.{new_name} WHERE id = 1").collect()] == ["d"]
+
+
+def test_timestamps_of_other_programs_are_those_that_a_scan_has(spark: SparkSession, prod: Lake, new_name: str) -> None:
+    schema = pa.schema([("id", pa.int64()), ("at", pa.timestamp("us", "UTC"))])
+    table = encrypted_table(prod.catalog.create_table(new_name, schema, properties=KEY))
+    with table.transaction() as transaction:
+        # As whoever adds such files does. Without one, files of Iceberg's own writers are expected, which have no such types.
+        transaction.set_properties({TableProperties.DEFAULT_NAME_MAPPING: table.schema().name_mapping.model_dump_json()})
+    files = TableFiles(folder_of(table), table.schema())
+    files.metadata, files.io = table.metadata, table.io
+    far = pa.table({"id": [1, 2], "at": [dt.datetime(9999, 12, 31), dt.datetime(1, 1, 1)]}, schema=schema)
+    fine = pa.table({"id": [3, 4], "at": pa.array([1_577_836_800_000_001_999, None], pa.timestamp("ns", "UTC"))})
+    written = [files.data_of_others(far, use_deprecated_int96_timestamps=True), files.data_of_others(fine)]
+    with table.transaction() as transaction:
+        cast("EncryptedTransaction", transaction).append_producer(CommitOptions()).commit_files(written)
+
+    assert_same_rows(spark.table(f"prod.{new_name}").toArrow(), rows_of(prod, new_name))
+    later = spark.sql(f"SELECT id FROM prod.{new_name} WHERE at > TIMESTAMP '2019-01-01T00:00:00Z' ORDER BY id")
+    assert [row["id"] for row in later.collect()] == [1, 3]
 
 
 def test_types_that_spark_lacks_are_text_and_bytes(spark: SparkSession, prod: Lake, new_name: str) -> None:
