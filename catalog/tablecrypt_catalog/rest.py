@@ -27,7 +27,7 @@ from pyiceberg.table import CommitTableResponse, FileScanTask, StagedTable, Tabl
 from pyiceberg.table.metadata import TableMetadata, TableMetadataV1, TableMetadataV2
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.table.update import AssertCreate, SetPropertiesUpdate, TableRequirement, TableUpdate, update_table_metadata
-from pyiceberg.typedef import IcebergBaseModel, Identifier
+from pyiceberg.typedef import IcebergBaseModel, Identifier, Properties
 
 from tablecrypt import properties as names
 from tablecrypt._parsed_json import ParsedJson, problem_of
@@ -81,6 +81,8 @@ AnsweredMetadata = Annotated[TableMetadataV1 | TableMetadataV2 | EncryptedTableM
 """Table metadata in which version 3 keeps what encryption needs."""
 
 A = TypeVar("A", "LoadAnswer", "CommitAnswer")
+_ALL: Final = "all"
+"""Of the snapshots a load brings, those that SNAPSHOT_LOADING_MODE has where it is not set."""
 _TAKE_A_SENTENCE: Final = (
     ConfigurationError,
     FormatError,
@@ -130,7 +132,8 @@ class EncryptedRestCatalog(EncryptingCatalog, RestViews):
             KeyIdChangedError: the metadata holds keys, but encryption.key-id is gone; or it is not the one in this client's pins.
             MetadataRollbackError, TamperedFileError: this client's pins know newer metadata, or other metadata of the same name.
             PlaintextRefusedError: encryption.key-id stands on a table of a format version that cannot be encrypted.
-            ConfigurationError: the table is encrypted and the catalog has no usable KMS properties, or the server wants to plan its scans.
+            ConfigurationError: the table is encrypted and the catalog has no usable KMS properties, or leaves snapshots out
+                (snapshot-loading-mode); or the server wants to plan its scans.
             FormatError: the answer is not table metadata.
             ReadRestrictionError: the server restricts what may be read of a table that is not encrypted, or so that it cannot be applied.
         """
@@ -362,7 +365,10 @@ class EncryptedRestCatalog(EncryptingCatalog, RestViews):
         text = self.request_table(identifier)
         answer = _parsed(LoadAnswer, text, identifier)
         location = answer.metadata_location or ""
-        check_metadata(self.client_properties, self.identifier_to_tuple(identifier), answer.metadata, location)
+        name = self.identifier_to_tuple(identifier)
+        check_metadata(self.client_properties, name, answer.metadata, location)
+        if isinstance(answer.metadata, EncryptedTableMetadata) and is_encrypted(name, answer.metadata):
+            self._check_has_all_snapshots(name)
         return answer, text, table_version(answer.metadata, location, self._digest(answer.metadata))
 
     def _opened(self, identifier: str | Identifier, answer: LoadAnswer, text: str, pin: TableVersion | None = None) -> Table:
@@ -380,6 +386,20 @@ class EncryptedRestCatalog(EncryptingCatalog, RestViews):
     def _kms_properties(self, identifier: str | Identifier, answer: TableAnswer) -> Mapping[str, str]:
         name = ".".join(self.identifier_to_tuple(identifier))
         return kms_properties(name, self.client_properties, answer.metadata, answer.kms_credentials)
+
+    def as_encrypted(self, table: Table, properties: Properties) -> EncryptedTable:
+        """As `EncryptingCatalog.as_encrypted`. ConfigurationError, too, where snapshots are left out: they would stay, in plaintext."""
+        self._check_has_all_snapshots(table.name())
+        return super().as_encrypted(table, properties)
+
+    def _check_has_all_snapshots(self, identifier: Identifier) -> None:
+        # Keys and files that only a missing snapshot needs look like nobody's: expiry, erasures and the search for orphans take them away.
+        mode = self.properties.get(SNAPSHOT_LOADING_MODE, _ALL)
+        if mode != _ALL:
+            raise ConfigurationError(
+                f"{'.'.join(identifier)}: {SNAPSHOT_LOADING_MODE}={mode} leaves snapshots out, whose keys and files maintenance of an "
+                "encrypted table would remove: open it with a catalog without that property"
+            )
 
     def _digest(self, metadata: TableMetadata) -> str | None:
         """What pins compare: all that an answer says of a table, in whatever order it gives the keys. None if it may lack snapshots."""

@@ -28,11 +28,16 @@ class OrcSource(Protocol):
 
 
 class FileSource:
-    """An open file. Leaving the `with` block closes what was opened here: a path, never a file that the caller opened."""
+    """An open file. Leaving the `with` block closes what was opened here: a path, never a file that the caller opened.
 
-    def __init__(self, source: Any) -> None:
+    Args:
+        source: the file.
+        location: names it in errors, where it does not say its name itself.
+    """
+
+    def __init__(self, source: Any, location: str = UNNAMED) -> None:
         self._stack = ExitStack()
-        self.location = os.fspath(source) if isinstance(source, str | os.PathLike) else str(getattr(source, "name", UNNAMED))
+        self.location = os.fspath(source) if isinstance(source, str | os.PathLike) else str(getattr(source, "name", location))
         self._file = self._open(source)
         self.length = length_of(self._file)
 

@@ -10,9 +10,12 @@ from typing import Any
 import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import CommitFailedException, TableAlreadyExistsError
-from pyiceberg.table import Table
+from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
+from pyiceberg.table import Table, TableProperties
+from pyiceberg.typedef import Record
 from pyiceberg.types import LongType
 
+from tablecrypt import orc
 from tablecrypt.errors import ConfigurationError, FormatError, KeyNotFoundError
 from tablecrypt.maintenance import FindingKind, Migrated, Progress, audit, migrate
 from tablecrypt.manifests.records import key_metadata_of
@@ -21,8 +24,20 @@ from tests.support.aws import AwsServer
 from tests.support.interrupted_catalog import INTERRUPTED, at_commits
 from tests.support.kill_points import MORTAL, Killed, dying_at, mortal_databases
 from tests.support.listeners import has_begun, once, stopping
+from tests.support.orc_files import local_keys
 from tests.support.plaintext import CANARY, findings
-from tests.support.tables import BY_TEAM, MASTER_KEY, TEAM_SCHEMA, data_paths, encrypted_sql_catalog, folder_of, path_of, team_rows
+from tests.support.tables import (
+    BY_TEAM,
+    MASTER_KEY,
+    SCHEMA,
+    TEAM_SCHEMA,
+    data_paths,
+    encrypted_sql_catalog,
+    folder_of,
+    path_of,
+    rows,
+    team_rows,
+)
 
 pytestmark = pytest.mark.slow
 
@@ -218,6 +233,32 @@ def test_properties_of_encrypted_tables_that_somebody_put_into_a_plain_one_stop_
         transaction.remove_properties(*PLANTED[planted])
     migrate(catalog_of_both.load_table(table.name()), MASTER_KEY, into=into)
     assert contents(catalog_of_both.load_table(into or table.name())) == rows
+
+
+def test_masks_of_encrypted_orc_columns_do_not_take_the_place_of_their_values(catalog_of_both: Catalog) -> None:
+    """Whoever reads such a file without its keys gets masks and no error. They were migrated, and the file with the values was deleted."""
+    names = SCHEMA.name_mapping.model_dump_json()
+    plain = catalog_of_both.create_table("db.rows", SCHEMA, properties={TableProperties.DEFAULT_NAME_MAPPING: names})
+    stored = path_of(plain.location()) / "data" / "encrypted.orc"
+    stored.parent.mkdir(parents=True)
+    orc.write_table(rows(0), stored, encrypt={"pii": ["note"]}, mask={"note": "redact"}, keys=local_keys())
+    file = DataFile.from_args(
+        content=DataFileContent.DATA,
+        file_path=f"file://{stored}",
+        file_format=FileFormat.ORC,
+        partition=Record(),
+        record_count=20,
+        file_size_in_bytes=stored.stat().st_size,
+    )
+    file.spec_id = 0
+    with plain.transaction() as transaction, transaction.update_snapshot().fast_append() as append:
+        append.append_data_file(file)
+
+    with pytest.raises(ConfigurationError, match=r"encrypted\.orc: an ORC file with encrypted columns"):
+        migrate(plain, MASTER_KEY)
+
+    assert not isinstance(catalog_of_both.load_table("db.rows"), EncryptedTable)
+    assert orc.read_table(stored, local_keys()).num_rows == 20
 
 
 def test_a_location_that_somebody_edited_is_not_the_tables_after_a_commit_to_it(catalog_of_both: Catalog) -> None:

@@ -1,16 +1,22 @@
-"""Bounds and counts of a protected column in entries of manifests: whoever may commit writes them, and has no key to know them."""
+"""What entries of manifests say of a protected column, in bounds, counts and partitions: whoever may commit writes it, and has no key."""
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import pyarrow as pa
 import pytest
 from pyiceberg.conversions import to_bytes
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.table.update import AddPartitionSpecUpdate
+from pyiceberg.transforms import IdentityTransform
+from pyiceberg.typedef import Record
 from pyiceberg.types import StringType
 
 from tablecrypt.table.table import EncryptedTable
-from tests.support.protected_tables import EMAIL, SSN, Clients, add_once_more, declare, persons, protected_table
+from tablecrypt.table.transaction import EncryptedTransaction
+from tests.support.handwritten_manifests import HandwrittenManifest, commit_by_hand, named_otherwise
+from tests.support.protected_tables import EMAIL, SSN, Clients, add_once_more, declare, loaded, persons, protected_table
 from tests.support.tables import data_files, path_of
 
 ROWS: Final = [1, 2, 3]
@@ -30,6 +36,18 @@ def claim(table: EncryptedTable, field_id: int, bounds: tuple[str, str], nulls: 
     lower, upper = ({field_id: to_bytes(StringType(), bound)} for bound in bounds)
     said: dict[str, Any] = {"value_counts": {field_id: 3}, "null_value_counts": {field_id: nulls}}
     add_once_more(table, file, path_of(file.file_path).read_bytes(), lower_bounds=lower, upper_bounds=upper, **said)
+
+
+def claim_partition(table: EncryptedTable, field_id: int, value: str) -> None:
+    """Name the table's file in a partition spec by a column, as a file of this value."""
+    spec = PartitionSpec(PartitionField(field_id, 1077, IdentityTransform(), "claimed"), spec_id=7)
+    with table.transaction() as transaction:
+        cast("EncryptedTransaction", transaction).apply((AddPartitionSpecUpdate(spec=spec),))
+    (file,) = data_files(table.refresh())
+    with table.transaction() as transaction, transaction.update_snapshot().overwrite() as overwrite:
+        overwrite.delete_data_file(file)
+    claimed = named_otherwise(file, partition=Record(value))
+    commit_by_hand(table, HandwrittenManifest([claimed], spec_id=7))
 
 
 def ids(table: EncryptedTable, row_filter: str = "id > 0") -> list[int]:
@@ -52,6 +70,20 @@ def test_a_delete_takes_the_rows_that_it_means_whatever_an_entry_claims_of_the_c
     claim(table, *said)  # type: ignore[arg-type]  # field id, bounds and nulls
     table.delete(row_filter)
     assert ids(table.refresh()) == [1, 1, 3, 3]  # type: ignore[arg-type]  # the same table
+
+
+@pytest.mark.parametrize("value", ["SSN-0002", "X"])
+def test_rows_are_found_and_deleted_by_their_values_whatever_partition_an_entry_claims(both: Clients, value: str) -> None:
+    """They were those of whoever committed: others were shown as the rows that match, or deleted, and these were not."""
+    table = protected_table(both.payroll, appends=[persons(*ROWS)])
+    claim_partition(loaded(both.analyst), SSN, value)
+    table = loaded(both.payroll)
+
+    assert ids(table, "ssn = 'SSN-0002'") == [2]
+    assert ids(table, "ssn = 'SSN-0001'") == ids(table, "ssn != 'SSN-0002' and id < 3") == [1]
+    assert [table.scan(f"ssn = '{each}'").count() for each in ("SSN-0002", "X")] == [1, 0]
+    table.delete("ssn = 'SSN-0002'")
+    assert ids(loaded(both.payroll)) == [1, 3]
 
 
 def test_bounds_from_before_the_declaration_rule_files_out_as_they_did(both: Clients) -> None:

@@ -18,7 +18,7 @@ Every row of an ORC file stays at its position, those that position deletes name
 rows. The columns are those of the table's current schema.
 
 Raises FormatError for bytes that are no manifest list or manifest, and for an ORC file that does not hold as many rows as its manifest
-says.
+says; ConfigurationError for an ORC file with encrypted columns.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ from pyiceberg.table.update import (
 )
 
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
-from tablecrypt.errors import FormatError
+from tablecrypt.errors import ConfigurationError, FormatError
 from tablecrypt.files.deletion import NOTHING, DeletionScope
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.maintenance._file_rewrite import FileRewrite, Journal, NewFileWork, done_files, new_files, replacement_entry, write_again
@@ -63,6 +63,8 @@ from tablecrypt.maintenance.runner import FileDone, FileWork, Runner
 from tablecrypt.manifests.manifest_file import inherit, parse_manifest
 from tablecrypt.manifests.manifest_list import parse_manifest_list
 from tablecrypt.manifests.records import DATA_FILE_POSITIONS, FORMAT_VERSION, EncryptedDataFile, is_deletion_vector
+from tablecrypt.orc.source import FileSource
+from tablecrypt.orc.tail import read_tail
 from tablecrypt.table._pyiceberg.arrow import read_plain_deletes
 from tablecrypt.table.datasets.castable import cast_batch
 from tablecrypt.table.file_entries import FileEntryCodec
@@ -293,6 +295,7 @@ class MigrationSnapshot(EncryptedFileSwap):
         return sorted(positions)
 
     def _positions_by_path(self, file: DataFile) -> dict[str, list[int]]:
+        _check_has_no_masks(self._plain_io, file)
         if file.file_format != FileFormat.AVRO:
             return {path: positions.to_pylist() for path, positions in read_plain_deletes(self._plain_io, file).items()}
 
@@ -326,6 +329,7 @@ def rewrite_orc_file(io: EncryptingFileIO, work: RewriteOrcWork, keys: tuple[Sta
     """Write the encrypted file; the result is its entry without the key, in no partition."""
     metadata = EncryptedTableMetadata.model_validate_json(work.metadata_json)
     [old] = FileEntryCodec(metadata).decode_files(work.entry)
+    _check_has_no_masks(io.inner, old)
     one_file = with_target_file_size(_unpartitioned(metadata), _ONE_FILE)
     files = write_data_files(one_file, _rows(metadata, io, old), io, FreshKeys(work.data_key_length), work.names.new_uuid())
     if [file.record_count for file in files] != [old.record_count]:
@@ -333,6 +337,20 @@ def rewrite_orc_file(io: EncryptingFileIO, work: RewriteOrcWork, keys: tuple[Sta
         raise FormatError(f"{old.file_path}: holds {sum(file.record_count for file in files)} rows, its manifest says {old.record_count}")
 
     return done_files(FileEntryCodec(one_file), files)
+
+
+def _check_has_no_masks(io: FileIO, file: DataFile) -> None:
+    """Raise ConfigurationError for an ORC file with encrypted columns."""
+    if file.file_format != FileFormat.ORC:
+        return
+
+    with io.new_input(file.file_path).open() as stored, FileSource(stored, file.file_path) as source:
+        # Without their keys such columns are read as masks, without an error: those would stay, and the file with the values would go.
+        if read_tail(source).encryption is not None:
+            raise ConfigurationError(
+                f"{file.file_path}: an ORC file with encrypted columns, of which a migration sees masks alone; write it again without "
+                "ORC's encryption first"
+            )
 
 
 def rewritten_entry(metadata: EncryptedTableMetadata, file: DataFile, done: FileDone[bytes]) -> EncryptedDataFile:

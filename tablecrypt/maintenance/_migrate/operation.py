@@ -123,8 +123,8 @@ def migrate(
 
     Raises:
         ConfigurationError: the catalog cannot hold encrypted tables, the table is encrypted under another key, or without one of
-            `properties`, or has branches or tags; `into` or `location` cannot be a table's; or plaintext is to be deleted, and the table
-            has gc.enabled=false or nothing says that the location is the table's.
+            `properties`, or has branches or tags; `into` or `location` cannot be a table's; an ORC file has encrypted columns; or
+            plaintext is to be deleted, and the table has gc.enabled=false or nothing says that the location is the table's.
         TableAlreadyExistsError: there is a table of the new name, and it is not what an earlier run made of this state of the plain one.
         FormatError: a data file is not what its manifest says, or holds equality deletes in ORC; or a manifest or manifest list of the
             plain table cannot be read, so that no plaintext was deleted.

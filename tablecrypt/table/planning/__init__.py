@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tablecrypt.table.planning.file_filter import FileCondition
+from tablecrypt.table.planning.file_filter import FileCondition, telling
 from tablecrypt.table.planning.planner import (
     FILE_PATH_FIELD_ID,
     DeleteIndex,
@@ -28,4 +28,5 @@ __all__ = [
     "only_path",
     "parts_of",
     "sequence_number_of",
+    "telling",
 ]

@@ -15,7 +15,7 @@ import math
 import operator
 import struct
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, TypeAlias
@@ -37,6 +37,7 @@ from pyiceberg.expressions.visitors import (
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import ALWAYS_TRUE
+from pyiceberg.transforms import VoidTransform
 from pyiceberg.typedef import EMPTY_DICT, KeyDefaultDict, LiteralValue, Record
 from pyiceberg.types import (
     DateType,
@@ -99,6 +100,10 @@ class FileFilter:
         include_empty_files: whether a file without rows may match.
         of_partitions: by the spec's id, a filter of partition values that has to match besides.
         told_until: of protected columns, the data sequence number up to which entries tell of them.
+
+    Attributes:
+        partition_filters: by the spec's id, which partition values a file may have.
+        telling_specs: by its id, each spec as `telling` returns it.
     """
 
     def __init__(
@@ -122,6 +127,7 @@ class FileFilter:
         self._of_one_file = InclusiveMetricsEvaluator(schema, row_filter, case_sensitive, include_empty_files).eval
         self._of_partition: dict[int, Callable[[Record], bool] | None] = KeyDefaultDict(self._partition_evaluator)
         self.partition_filters: dict[int, BooleanExpression] = KeyDefaultDict(self._partition_filter)
+        self.telling_specs: dict[int, PartitionSpec] = {spec_id: telling(spec, told_until) for spec_id, spec in specs.items()}
 
     def matching(self, entries: Entries) -> Numbers:
         """Return which of the entries are of files that may match."""
@@ -167,7 +173,7 @@ class FileFilter:
             ) from error
 
     def _partition_filter(self, spec_id: int) -> BooleanExpression:
-        projected = inclusive_projection(self._schema, self._specs[spec_id], self._case_sensitive)(self._row_filter)
+        projected = inclusive_projection(self._schema, self.telling_specs[spec_id], self._case_sensitive)(self._row_filter)
         return And(projected, self._of_partitions.get(spec_id, ALWAYS_TRUE))
 
     def _partition_evaluator(self, spec_id: int) -> Callable[[Record], bool] | None:
@@ -176,6 +182,24 @@ class FileFilter:
             return None
         partition_schema = Schema(*self._specs[spec_id].partition_type(self._schema).fields)
         return expression_evaluator(partition_schema, partition_filter, self._case_sensitive)
+
+
+def telling(spec: PartitionSpec, protected: Container[int]) -> PartitionSpec:
+    """Return a partition spec in which the fields of protected columns say nothing of a file's rows.
+
+    No file that is written while a column is protected has such a field. Whoever may commit can add a spec that has, and name files in it:
+    their values in an entry are no more than a claim, of somebody who need not know those of the rows.
+
+    Args:
+        spec: as the table has it; positions and names of its fields stay.
+        protected: field ids of protected columns, and of what lies in them.
+    """
+    if not any(field.source_id in protected for field in spec.fields):
+        return spec
+
+    silent: dict[str, Any] = {"transform": VoidTransform()}
+    fields = [field.model_copy(update=silent) if field.source_id in protected else field for field in spec.fields]
+    return PartitionSpec(*fields, spec_id=spec.spec_id)
 
 
 class _Bounds:

@@ -402,7 +402,7 @@ class ScanPlanner:
 
     def _residual(self, spec_id: int, partition: Record) -> BooleanExpression:
         evaluator = residual_evaluator_of(
-            spec=self._specs[spec_id], expr=self.row_filter, case_sensitive=self.case_sensitive, schema=self._schema
+            spec=self._file_filter.telling_specs[spec_id], expr=self.row_filter, case_sensitive=self.case_sensitive, schema=self._schema
         )
         try:
             return evaluator.residual_for(in_literals(partition))

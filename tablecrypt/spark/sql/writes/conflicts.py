@@ -30,6 +30,7 @@ from tablecrypt.errors import ConfigurationError
 from tablecrypt.keys.column_keys import told_until
 from tablecrypt.manifests.records import EncryptedDataFile, in_literals, partition_values
 from tablecrypt.table._pyiceberg.arrow import InclusiveMetricsEvaluator
+from tablecrypt.table.planning import telling
 
 Matches = Callable[[TableMetadata, DataFile], bool]
 _SHOWN: Final = 3
@@ -140,7 +141,7 @@ def _values(file: DataFile) -> Sequence[object]:
 
 
 def _partition_matches(metadata: TableMetadata, schema: Schema, row_filter: BooleanExpression, file: DataFile) -> bool:
-    spec = metadata.specs()[file.spec_id]
+    spec = telling(metadata.specs()[file.spec_id], told_until(metadata.properties, schema))
     projected = inclusive_projection(schema, spec)(row_filter)
     if isinstance(projected, AlwaysTrue):
         return True
