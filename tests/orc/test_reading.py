@@ -16,6 +16,8 @@ from tablecrypt.errors import (
     KeyMismatchError,
     KeyNotFoundError,
     KmsAccessDeniedError,
+    KmsCredentialsError,
+    KmsError,
     KmsUnavailableError,
     PlaintextRefusedError,
 )
@@ -116,11 +118,12 @@ def test_a_refusal_gives_masks_only_when_they_are_asked_for(error: Exception) ->
     assert orc.read_table(data, CountingKeys({}, error), masked=True)["text"].null_count == 100
 
 
-def test_an_outage_is_never_taken_for_a_missing_right() -> None:
+@pytest.mark.parametrize("failure", [KmsUnavailableError("down"), KmsCredentialsError("expired")], ids=lambda failure: failure.message)
+def test_an_outage_is_never_taken_for_a_missing_right(failure: KmsError) -> None:
     data = encrypted(sample_rows(), PII)
     for masked in (False, True):
-        with pytest.raises(KmsUnavailableError):
-            orc.read_table(data, CountingKeys({}, KmsUnavailableError("down")), masked=masked)
+        with pytest.raises(type(failure)):
+            orc.read_table(data, CountingKeys({}, failure), masked=masked)
 
 
 def test_a_wrong_key_is_told_from_a_missing_one() -> None:
