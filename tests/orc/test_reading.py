@@ -110,6 +110,10 @@ def test_with_the_keys_of_some_columns_the_others_are_masks() -> None:
     assert read["public"].to_pylist() == rows["public"].to_pylist()
 
 
+def test_no_column_has_as_many_rows_as_all() -> None:
+    assert orc.read_table(encrypted(sample_rows(), PII), columns=[]).num_rows == len(sample_rows())
+
+
 @pytest.mark.parametrize("error", [KeyNotFoundError("gone"), KmsAccessDeniedError("denied")])
 def test_a_refusal_gives_masks_only_when_they_are_asked_for(error: Exception) -> None:
     data = encrypted(sample_rows(), PII)
