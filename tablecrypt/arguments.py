@@ -18,6 +18,7 @@ import inspect
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import wraps
+from io import TextIOBase
 from pathlib import Path
 from types import NoneType, SimpleNamespace, UnionType
 from typing import Any, Final, ParamSpec, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -133,6 +134,8 @@ def check_file(file: object, *methods: str) -> None:
     for method in methods:
         if not hasattr(file, method):
             raise ConfigurationError(f"{type(file).__name__} is not a path, a buffer or a binary file: it has no {method}()")
+    if isinstance(file, TextIOBase):
+        raise ConfigurationError(f"{type(file).__name__} is a text file: open a binary one, with mode 'rb' or 'wb'")
 
 
 def described(value: object) -> str:
@@ -233,7 +236,7 @@ def _kind(allowed: Any) -> _Kind | None:
     if origin is Callable:
         return _Kind("a function", callable)
     if issubclass(origin, Mapping):
-        return _Kind("a mapping", lambda value: isinstance(value, Mapping) and all(isinstance(each, str) for each in value))
+        return _Kind("a mapping of names", lambda value: isinstance(value, Mapping) and all(isinstance(each, str) for each in value))
     if issubclass(origin, Iterable) and arguments[:1] == (str,):
         return _Kind(NAMES, lambda value: _is_collection(value) and all(isinstance(each, str) for each in value), is_names=True)
     if issubclass(origin, Iterable):

@@ -13,6 +13,7 @@
     ├── KmsError                 the key service refused or failed; `retryable` says whether to try again
     │   ├── KmsAccessDeniedError
     │   │   └── ColumnKeyDeniedError   … of the master key of a protected column
+    │   ├── KmsCredentialsError  … does not accept the caller's credentials, which says nothing of his permissions
     │   └── KmsUnavailableError
     ├── FormatError              bytes are not in the expected format, or in one that tablecrypt does not read
     ├── DeletionRefusedError     a file was not deleted or overwritten, because it does not seem to belong to the table
@@ -179,9 +180,9 @@ class KmsError(TablecryptError):
 
 
 class KmsAccessDeniedError(KmsError):
-    """The KMS denied access: a permission is missing, the key is disabled or belongs to somebody else, or the credentials are wrong.
+    """The KMS denied access: a permission is missing, or the key is disabled or belongs to somebody else.
 
-    What to do: The message names the action. Grant it, enable the key, or renew the credentials. `tablecrypt doctor` tests all permissions.
+    What to do: The message names the action. Grant it, or enable the key. `tablecrypt doctor` tests all permissions.
     """
 
 
@@ -219,6 +220,16 @@ class ColumnKeyDeniedError(KmsAccessDeniedError):
             "does not let you use: "
             f"{self.message}{'' if self.message.endswith('?') else '.'} {self.ways_out}"
         )
+
+
+class KmsCredentialsError(KmsError):
+    """There are no credentials for the KMS, or it does not accept them: they have expired, were revoked or are wrong.
+
+    The KMS has not decided whether the caller may use the key. So this never leads to masks in place of values, as a KmsAccessDeniedError
+    of a protected column does.
+
+    What to do: Renew the credentials, for example by logging in, and try again.
+    """
 
 
 class KmsUnavailableError(KmsError):

@@ -9,8 +9,9 @@
 The files are those that Hive and Spark write with the same KMS, and they read ours. Every call of `decrypt_local_key` is a request: one for
 each encrypted column of a file. Where several hosts are named, the next is asked when one is unavailable.
 
-Raises: KmsAccessDeniedError for 401 and 403, KeyNotFoundError for a key that the KMS does not know, KmsUnavailableError when no host
-answers as it should, KmsError for any other answer, ConfigurationError for a URL or name that cannot be used.
+Raises: KmsCredentialsError for 401, KmsAccessDeniedError for 403, KeyNotFoundError for a key that the KMS does not know,
+KmsUnavailableError when no host answers as it should, KmsError for any other answer, ConfigurationError for a URL or name that cannot be
+used.
 """
 
 from __future__ import annotations
@@ -27,7 +28,15 @@ import requests
 
 from tablecrypt._per_process import PerProcess
 from tablecrypt.crypto.secret import Secret
-from tablecrypt.errors import ConfigurationError, FormatError, KeyNotFoundError, KmsAccessDeniedError, KmsError, KmsUnavailableError
+from tablecrypt.errors import (
+    ConfigurationError,
+    FormatError,
+    KeyNotFoundError,
+    KmsAccessDeniedError,
+    KmsCredentialsError,
+    KmsError,
+    KmsUnavailableError,
+)
 from tablecrypt.hadoop_kms.requests import decode_base64, sent_iv
 from tablecrypt.kms.redaction import key_call, silence_in_key_calls
 from tablecrypt.kms.resilient import AllowedKeys, RetryPolicy
@@ -220,8 +229,10 @@ def _quoted(name: str) -> str:
 
 
 def _refusal(status: int, content: bytes, host: str, what: str) -> KmsError | KeyNotFoundError:
-    # These and a key that is not there (below) mean no right: a reader may go on with masks after them, and after no other status.
-    if status in (401, 403):
+    if status == 401:
+        return KmsCredentialsError(f"the Hadoop KMS {host} does not know this user ({status}), who asks for {what}: check the credentials")
+    # This and a key that is not there (below) mean no right: a reader may go on with masks after them, and after no other status.
+    if status == 403:
         return KmsAccessDeniedError(f"the Hadoop KMS {host} refuses {what} to this user ({status})")
     # Hadoop's own server says 400 of a version that it does not have.
     if status == 404 or (status == 400 and b"not found" in content):

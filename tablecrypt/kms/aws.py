@@ -29,6 +29,7 @@ from tablecrypt.errors import (
     ConfigurationError,
     KeyNotFoundError,
     KmsAccessDeniedError,
+    KmsCredentialsError,
     KmsError,
     KmsUnavailableError,
     MissingExtraError,
@@ -90,6 +91,9 @@ _DENIED: Final = {
     "KMSAccessDeniedException": "allow {action} on this key to the caller, in IAM or in the key's policy",
     "DisabledException": "the key is disabled: enable it",
     "KMSInvalidStateException": "the key's state forbids it (pending deletion or import): cancel the deletion or import its material",
+    "OptInRequired": "the account is not subscribed to KMS in this region",
+}
+_NOT_RECOGNIZED: Final = {
     "UnrecognizedClientException": "the credentials are not valid here: check them and the region",
     "InvalidClientTokenId": "the credentials are not valid here: check them and the region",
     "InvalidSignatureException": "the signature does not match: check the secret access key and this machine's clock",
@@ -98,7 +102,6 @@ _DENIED: Final = {
     "ExpiredToken": "the temporary credentials have expired: get new ones",
     "MissingAuthenticationTokenException": "the request carried no credentials: give some",
     "IncompleteSignature": "the credentials are incomplete: give both the access key id and the secret",
-    "OptInRequired": "the account is not subscribed to KMS in this region",
 }
 _UNAVAILABLE: Final = frozenset(
     {
@@ -281,7 +284,7 @@ def translate(error: BotoCoreError | ClientError, action: str, key_id: str) -> T
             f"{what}: the access key id or the session token holds the end of a line, or another character that no HTTP header can hold"
         )
     if isinstance(error, _NO_CREDENTIALS):
-        return KmsAccessDeniedError(f"{what}: no usable AWS credentials were found ({type(error).__name__})")
+        return KmsCredentialsError(f"{what}: no usable AWS credentials were found ({type(error).__name__})")
     if isinstance(error, _NOT_CONFIGURED):
         return ConfigurationError(f"{what}: {error}; set client.region or client.profile-name")
     if isinstance(error, (HTTPClientError, NotConnectedError)):
@@ -302,6 +305,11 @@ def _from_answer(error: ClientError, action: str, key_id: str) -> TablecryptErro
         return AuthenticationError(f"{what}: the wrapped key was changed, or another master key wrapped it")
     if code == "NotFoundException":
         return KeyNotFoundError(f"{what}: no such key or alias in this account and region; check encryption.key-id and client.region")
+    # Nobody was recognized whose permissions could be missing: a column's values must not turn into masks.
+    if code in _NOT_RECOGNIZED:
+        return KmsCredentialsError(f"{what}: {_NOT_RECOGNIZED[code]}")
+    if error.operation_name == "AssumeRole" and code in _DENIED:
+        return KmsCredentialsError(f"{what}: {_DENIED[code].format(action=action)}")
     if code in _DENIED:
         return KmsAccessDeniedError(f"{what}: {_DENIED[code].format(action=action)}")
     if status in (401, 403):

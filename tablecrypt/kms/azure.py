@@ -25,6 +25,7 @@ from tablecrypt.errors import (
     ConfigurationError,
     KeyNotFoundError,
     KmsAccessDeniedError,
+    KmsCredentialsError,
     KmsError,
     KmsUnavailableError,
     MissingExtraError,
@@ -158,7 +159,7 @@ def _translate(error: azure.AzureError | ValueError | KeyError | TypeError, acti
     status = error.status_code if isinstance(error, azure.HttpResponseError) else None
     # Before the other codes: the SDK raises this one without a status when it finds no credential.
     if isinstance(error, azure.ClientAuthenticationError) or status == 401:
-        return KmsAccessDeniedError(f"{what} was refused: no valid Azure credentials were found ({type(error).__name__})")
+        return KmsCredentialsError(f"{what} was refused: no valid Azure credentials were found ({type(error).__name__})")
     if status == 403:
         return KmsAccessDeniedError(f"{what} was refused: grant the caller keys/{action} on the key, and check that the key is enabled")
     if status == 404:

@@ -21,6 +21,7 @@ from tablecrypt.errors import (
     ConfigurationError,
     KeyNotFoundError,
     KmsAccessDeniedError,
+    KmsCredentialsError,
     KmsError,
     KmsUnavailableError,
     MissingExtraError,
@@ -125,7 +126,7 @@ def _translate(error: Exception, action: str, key_id: str) -> TablecryptError:
     if isinstance(error, api.Forbidden):
         return KmsAccessDeniedError(f"{what} was refused: grant the caller {permission} on the key")
     if isinstance(error, (api.Unauthorized, auth.DefaultCredentialsError, auth.RefreshError)):
-        return KmsAccessDeniedError(
+        return KmsCredentialsError(
             f"{what} was refused ({type(error).__name__}): no valid Google credentials; renew {GCS_OAUTH2_TOKEN.name} or log in"
         )
     if isinstance(error, api.BadRequest):

@@ -23,6 +23,7 @@ from tablecrypt.errors import (
     FormatError,
     KeyNotFoundError,
     KmsAccessDeniedError,
+    KmsCredentialsError,
     KmsError,
     KmsUnavailableError,
     MissingExtraError,
@@ -57,6 +58,12 @@ _UNAVAILABLE: Final = (
     hvac.exceptions.InternalServerError,
     hvac.exceptions.BadGateway,
     hvac.exceptions.VaultDown,
+)
+_LOGIN_REFUSED: Final = (
+    hvac.exceptions.Forbidden,
+    hvac.exceptions.InvalidPath,
+    hvac.exceptions.InvalidRequest,
+    hvac.exceptions.Unauthorized,
 )
 
 
@@ -147,7 +154,14 @@ class VaultKeyManagementClient:
         # A token that the configuration gives stands before the login.
         if self._role is not None and self._token is None:
             role_id, secret_id = self._role
-            client.auth.approle.login(role_id=role_id, secret_id=secret_id)
+            try:
+                client.auth.approle.login(role_id=role_id, secret_id=secret_id)
+            except _LOGIN_REFUSED as error:
+                # Not as an answer of the transit engine: its status 400 says that the wrapped key was changed.
+                raise KmsCredentialsError(
+                    f"Vault refused the login with {VAULT_ROLE_ID.name} ({type(error).__name__}): check it, and {VAULT_SECRET_ID.name}, "
+                    "which may have expired"
+                ) from error
         return client
 
     def __repr__(self) -> str:
@@ -187,7 +201,10 @@ def _translate(error: Exception, action: str, key_id: str, mount: str) -> Tablec
     what = f"Vault {mount}/{action} with key {key_id!r}"
     if isinstance(error, _UNAVAILABLE):
         return KmsUnavailableError(f"{what}: Vault is sealed, throttles or was not reached ({type(error).__name__}); check vault.url")
-    if isinstance(error, (hvac.exceptions.Forbidden, hvac.exceptions.Unauthorized)):
+    # Older versions of Vault, and OpenBao, say no more than "permission denied" of a token that has expired.
+    if isinstance(error, hvac.exceptions.Unauthorized) or (isinstance(error, hvac.exceptions.Forbidden) and "invalid token" in str(error)):
+        return KmsCredentialsError(f"{what} was refused: the token is not valid, or has expired: renew {VAULT_TOKEN.name} or log in")
+    if isinstance(error, hvac.exceptions.Forbidden):
         return KmsAccessDeniedError(f"{what} was refused: the token is not valid, or its policy lacks update on {mount}/{action}/{key_id}")
     if isinstance(error, hvac.exceptions.InvalidPath):
         return ConfigurationError(

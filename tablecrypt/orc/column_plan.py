@@ -23,6 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
+from tablecrypt.arguments import described
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.orc.masks import Mask, Nullify, Redact, Sha256
 from tablecrypt.orc.schema import OrcColumn, Schema
@@ -34,6 +35,8 @@ def mask_of(choice: MaskChoice) -> Mask:
     """Return the mask of a name as ORC writes it: "nullify", "sha256", "redact" or "redact,characters,time,unmasked"."""
     if isinstance(choice, Mask):
         return choice
+    if not isinstance(choice, str):
+        raise ConfigurationError(f"a mask is {described(choice)}; it must be the name of a mask, or a tablecrypt.orc.KeyedHash")
 
     name, *parameters = (part.strip() for part in choice.split(",", 3))
     if name == Redact.name:

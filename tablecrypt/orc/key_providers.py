@@ -39,7 +39,7 @@ from typing import Final, NoReturn, Protocol, TypeVar, runtime_checkable
 
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
-from tablecrypt.arguments import checked_arguments
+from tablecrypt.arguments import checked_arguments, described
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import ConfigurationError, FormatError, KeyNotFoundError
 from tablecrypt.kms.client import KeyManagementClient
@@ -190,6 +190,8 @@ def _versions(name: str, versions: object) -> Sequence[bytes | Secret]:
 
 
 def _checked_master(name: str, key: bytes | Secret) -> Secret:
+    if not isinstance(key, bytes | bytearray | Secret):
+        raise ConfigurationError(f"a version of master key {name!r} is {described(key)}; a key is bytes or a Secret")
     secret = key if isinstance(key, Secret) else Secret(key)
     if len(secret) not in LOCAL_KEY_LENGTHS:
         raise ConfigurationError(f"master key {name!r}: ORC knows keys of 16 and 32 bytes, not of {len(secret)}")

@@ -90,6 +90,9 @@ class DecodedFile:
 
     def read(self) -> pa.Table:
         with self._translated():
+            # ORCFile forgets how many rows there are of no column, other than pyarrow.orc.read_table.
+            if self._columns == []:
+                return pa.table({"": pa.nulls(self._file.nrows)}).select([])
             return self._file.read(columns=self._columns)
 
     def stripes(self) -> Iterator[pa.RecordBatch]:

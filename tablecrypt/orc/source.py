@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from contextlib import ExitStack
 from types import TracebackType
 from typing import Any, Protocol
@@ -53,12 +54,18 @@ class FileSource:
         if offset + length > self.length:
             raise FormatError(f"{self.location}: needs bytes up to {offset + length}, but the file has {self.length}")
 
-        data: bytes = self._file.read_at(length, offset)
+        data = b"".join(self._pieces(offset, length))
         # Another writer may cut the file while it is open: fewer bytes must not pass for the section that was named.
         if len(data) != length:
             raise FormatError(f"{self.location}: ended at byte {offset + len(data)} while it was read; it had {self.length} bytes before")
 
         return data
+
+    def _pieces(self, offset: int, length: int) -> Iterator[bytes]:
+        # Unbuffered files and some stores answer with less than was asked for.
+        while length and (piece := self._file.read_at(length, offset)):
+            yield piece
+            offset, length = offset + len(piece), length - len(piece)
 
     def __enter__(self) -> FileSource:
         return self

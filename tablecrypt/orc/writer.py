@@ -22,6 +22,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -30,6 +31,7 @@ import pyarrow.orc as pyarrow_orc
 import pyarrow.types as pt
 
 from tablecrypt._atomic_file import atomic_file
+from tablecrypt._bytes import write_all
 from tablecrypt.arguments import check_file, checked_arguments, described, names_of
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.orc.column_plan import ColumnPlan, MaskChoice, mask_table_column, plan_columns
@@ -101,7 +103,8 @@ def write_table(
     digest = FileHasher()
 
     with _opened(sink) as output:
-        assembly = FileAssembly(parts.plan, parts.shadows, keys, output.write if manifest is None else _both(output.write, digest.update))
+        write = partial(write_all, output)
+        assembly = FileAssembly(parts.plan, parts.shadows, keys, write if manifest is None else _both(write, digest.update))
         for rows in _stripe_sized(table, stripe_size):
             assembly.add(parts.write(rows))
         assembly.finish()

@@ -193,7 +193,9 @@ def _check_filter(layout: FileLayout, schema: pa.Schema, expression: pc.Expressi
     try:
         _bind(expression, schema)
     except pa.ArrowException as error:
-        raise ConfigurationError(f"{layout.location}: the filter does not fit the columns of the file: {error}") from None
+        raise ConfigurationError(
+            f"{layout.location}: the filter does not fit the columns of the file: {' '.join(str(error).split())}"
+        ) from None
 
 
 def _bind(expression: pc.Expression, schema: pa.Schema) -> None:
@@ -251,7 +253,7 @@ def _decoding(location: str) -> Iterator[None]:
         # pyarrow passes on what our view raised. A store that fails says nothing of the bytes.
         if isinstance(error, TablecryptError) or is_store_error(error):
             raise
-        raise FormatError(f"{location}: cannot be decoded: {error}") from error
+        raise FormatError(f"{location}: cannot be decoded: {' '.join(str(error).split())}") from error
 
 
 @dataclass(frozen=True, slots=True)

@@ -557,6 +557,9 @@ class EncryptedParquetWriter:
         for name, reason in _EXCLUDED.items():
             if options.get(name) is not None:
                 raise ConfigurationError(f"an encrypted Parquet file cannot be written with {name}: {reason}")
+        # Arrow finds columns by their names when it reads the file.
+        if len(set(schema.names)) != len(schema.names):
+            raise ConfigurationError("an encrypted Parquet file needs a different name for every column")
         self.schema = schema
         self._options = options
         self._file_length: int | None = None

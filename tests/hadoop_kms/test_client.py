@@ -18,6 +18,7 @@ from tablecrypt.errors import (
     FormatError,
     KeyNotFoundError,
     KmsAccessDeniedError,
+    KmsCredentialsError,
     KmsError,
     KmsUnavailableError,
     TablecryptError,
@@ -195,7 +196,7 @@ def test_a_redirect_is_not_followed(odd_kms: OddKms) -> None:
     assert len(odd_kms.requests) == before + 1
 
 
-@pytest.mark.parametrize(("status", "error"), [(401, KmsAccessDeniedError), (403, KmsAccessDeniedError), (404, KeyNotFoundError)])
+@pytest.mark.parametrize(("status", "error"), [(401, KmsCredentialsError), (403, KmsAccessDeniedError), (404, KeyNotFoundError)])
 def test_each_status_has_its_error(odd_kms: OddKms, status: int, error: type[TablecryptError]) -> None:
     odd_kms.odd = Answer(status, {"RemoteException": {"message": "no"}})
     with pytest.raises(error):

@@ -24,6 +24,7 @@ from tablecrypt.errors import (
     ConfigurationError,
     KeyNotFoundError,
     KmsAccessDeniedError,
+    KmsCredentialsError,
     KmsError,
     KmsUnavailableError,
     TablecryptError,
@@ -138,7 +139,10 @@ def test_who_may_encrypt_alone_writes_a_protected_column_that_others_read(aws: A
         ("DisabledException", 400, KmsAccessDeniedError, False),
         ("KMSInvalidStateException", 400, KmsAccessDeniedError, False),
         ("AccessDeniedException", 400, KmsAccessDeniedError, False),
-        ("ExpiredTokenException", 400, KmsAccessDeniedError, False),
+        ("OptInRequired", 403, KmsAccessDeniedError, False),
+        ("ExpiredTokenException", 400, KmsCredentialsError, False),
+        ("UnrecognizedClientException", 400, KmsCredentialsError, False),
+        ("InvalidSignatureException", 400, KmsCredentialsError, False),
         ("InvalidCiphertextException", 400, AuthenticationError, False),
         ("IncorrectKeyException", 400, AuthenticationError, False),
         ("NotFoundException", 400, KeyNotFoundError, False),
@@ -205,7 +209,7 @@ def test_boto3_does_not_retry_by_itself(aws: AwsServer) -> None:
 def test_missing_credentials_are_said_to_be_missing(aws: AwsServer, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"):
         monkeypatch.delenv(name)
-    with pytest.raises(KmsAccessDeniedError, match="no usable AWS credentials"):
+    with pytest.raises(KmsCredentialsError, match="no usable AWS credentials"):
         AwsKeyManagementClient(aws.kms_properties).generate_key("alias/orders")
 
 

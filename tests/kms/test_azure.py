@@ -6,7 +6,15 @@ from collections.abc import Iterator
 
 import pytest
 
-from tablecrypt.errors import AuthenticationError, ConfigurationError, KeyNotFoundError, KmsAccessDeniedError, KmsError, KmsUnavailableError
+from tablecrypt.errors import (
+    AuthenticationError,
+    ConfigurationError,
+    KeyNotFoundError,
+    KmsAccessDeniedError,
+    KmsCredentialsError,
+    KmsError,
+    KmsUnavailableError,
+)
 from tablecrypt.kms.azure import AzureKeyManagementClient
 from tests.kms.services.key_vault import KeyVault, StaticCredential
 
@@ -57,7 +65,7 @@ def test_a_missing_key_or_version_is_not_found(client: AzureKeyManagementClient)
 
 def test_a_token_that_is_not_valid_is_said_so(key_vault: KeyVault) -> None:
     client = AzureKeyManagementClient({"azure.keyvault.url": key_vault.url}, StaticCredential("stolen"))
-    with pytest.raises(KmsAccessDeniedError, match="credentials"):
+    with pytest.raises(KmsCredentialsError, match="credentials"):
         client.wrap_key(bytes(16), "orders")
 
 

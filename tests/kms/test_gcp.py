@@ -6,7 +6,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from tablecrypt.errors import AuthenticationError, ConfigurationError, KeyNotFoundError, KmsAccessDeniedError, KmsUnavailableError
+from tablecrypt.errors import (
+    AuthenticationError,
+    ConfigurationError,
+    KeyNotFoundError,
+    KmsAccessDeniedError,
+    KmsCredentialsError,
+    KmsUnavailableError,
+)
 from tablecrypt.kms.gcp import GcpKeyManagementClient
 from tests.kms.services.cloud_kms import CloudKms
 
@@ -48,14 +55,14 @@ def test_a_missing_key_is_not_found(client: GcpKeyManagementClient) -> None:
 
 def test_a_token_that_is_not_valid_is_said_so(cloud_kms: CloudKms) -> None:
     client = GcpKeyManagementClient({"gcp.kms.endpoint": cloud_kms.url, "gcs.oauth2.token": "expired"})
-    with pytest.raises(KmsAccessDeniedError, match=r"gcs\.oauth2\.token"):
+    with pytest.raises(KmsCredentialsError, match=r"gcs\.oauth2\.token"):
         client.wrap_key(bytes(16), cloud_kms.create_key("orders"))
 
 
 def test_missing_credentials_are_said_to_be_missing(cloud_kms: CloudKms, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", "/nowhere/credentials.json")
     client = GcpKeyManagementClient({"gcp.kms.endpoint": cloud_kms.url})
-    with pytest.raises(KmsAccessDeniedError, match="DefaultCredentialsError"):
+    with pytest.raises(KmsCredentialsError, match="DefaultCredentialsError"):
         client.wrap_key(bytes(16), cloud_kms.create_key("orders"))
 
 

@@ -13,6 +13,7 @@ from tablecrypt.errors import (
     FormatError,
     KeyNotFoundError,
     KmsAccessDeniedError,
+    KmsCredentialsError,
     KmsUnavailableError,
 )
 from tablecrypt.kms.vault import VaultKeyManagementClient
@@ -66,8 +67,15 @@ def test_an_app_role_without_the_permission_is_refused_once_and_for_all(transit:
 
 def test_a_token_that_is_not_valid_is_said_so(transit: Transit) -> None:
     client = VaultKeyManagementClient({"vault.url": transit.url, "vault.token": "revoked"})
-    with pytest.raises(KmsAccessDeniedError, match="token"):
+    with pytest.raises(KmsCredentialsError, match="token"):
         client.generate_key("orders")
+
+
+def test_a_login_that_fails_says_nothing_of_the_wrapped_key(client: VaultKeyManagementClient, transit: Transit) -> None:
+    wrapped = client.wrap_key(bytes(16), "orders")
+    expired = VaultKeyManagementClient({"vault.url": transit.url, "vault.role-id": transit.role_id, "vault.secret-id": "expired"})
+    with pytest.raises(KmsCredentialsError, match=r"vault\.secret-id"):
+        expired.unwrap_key(wrapped, "orders")
 
 
 def test_a_misspelt_key_id_makes_no_key(client: VaultKeyManagementClient, transit: Transit) -> None:

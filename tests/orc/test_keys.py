@@ -49,6 +49,11 @@ def test_master_keys_of_other_lengths_are_refused(keys: dict[str, list[bytes]]) 
         orc.LocalKeys(keys)
 
 
+def test_a_master_key_that_is_no_bytes_is_refused_by_name() -> None:
+    with pytest.raises(ConfigurationError, match="'pii' is a str"):
+        orc.LocalKeys({"pii": ["k" * 16]})  # type: ignore[list-item]
+
+
 def test_names_and_versions_that_are_not_there_are_named() -> None:
     kms = MemoryKeyManagementClient()
     for keys in (orc.LocalKeys({"pii": []}), orc.KmsKeys(kms, {"pii": []}), orc.KmsMasterKeys(kms, {"pii": []})):

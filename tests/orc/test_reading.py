@@ -16,6 +16,8 @@ from tablecrypt.errors import (
     KeyMismatchError,
     KeyNotFoundError,
     KmsAccessDeniedError,
+    KmsCredentialsError,
+    KmsError,
     KmsUnavailableError,
     PlaintextRefusedError,
 )
@@ -108,6 +110,10 @@ def test_with_the_keys_of_some_columns_the_others_are_masks() -> None:
     assert read["public"].to_pylist() == rows["public"].to_pylist()
 
 
+def test_no_column_has_as_many_rows_as_all() -> None:
+    assert orc.read_table(encrypted(sample_rows(), PII), columns=[]).num_rows == len(sample_rows())
+
+
 @pytest.mark.parametrize("error", [KeyNotFoundError("gone"), KmsAccessDeniedError("denied")])
 def test_a_refusal_gives_masks_only_when_they_are_asked_for(error: Exception) -> None:
     data = encrypted(sample_rows(), PII)
@@ -116,11 +122,12 @@ def test_a_refusal_gives_masks_only_when_they_are_asked_for(error: Exception) ->
     assert orc.read_table(data, CountingKeys({}, error), masked=True)["text"].null_count == 100
 
 
-def test_an_outage_is_never_taken_for_a_missing_right() -> None:
+@pytest.mark.parametrize("failure", [KmsUnavailableError("down"), KmsCredentialsError("expired")], ids=lambda failure: failure.message)
+def test_an_outage_is_never_taken_for_a_missing_right(failure: KmsError) -> None:
     data = encrypted(sample_rows(), PII)
     for masked in (False, True):
-        with pytest.raises(KmsUnavailableError):
-            orc.read_table(data, CountingKeys({}, KmsUnavailableError("down")), masked=masked)
+        with pytest.raises(type(failure)):
+            orc.read_table(data, CountingKeys({}, failure), masked=masked)
 
 
 def test_a_wrong_key_is_told_from_a_missing_one() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import io
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -46,6 +47,30 @@ def test_rows_come_back_through_every_codec_key_length_and_number_of_stripes(cod
     data = encrypted(rows, {key: list(EVERY_COLUMN)}, compression=codec, stripe_size=stripe_size)
     assert same_rows(orc.read_table(data, local_keys(key)), rows)
     assert (len(tail_of(data).stripes) > 2) == (stripe_size == 10_000)
+
+
+class _Stingy(io.BytesIO):
+    """Reads and writes at most a hundred bytes at a time, as unbuffered files may."""
+
+    def read(self, size: int | None = -1) -> bytes:
+        return super().read(100 if size is None or size < 0 else min(size, 100))
+
+    def write(self, data: object) -> int:
+        return super().write(memoryview(data)[:100])  # type: ignore[arg-type]
+
+
+def test_a_file_that_takes_and_gives_pieces_has_all_rows() -> None:
+    rows, file = sample_rows(), _Stingy()
+    orc.write_table(rows, file, {"pii": ["text"]}, local_keys())
+    file.seek(0)
+    assert same_rows(orc.read_table(file, local_keys()), rows)
+    assert same_rows(orc.read_table(file.getvalue(), local_keys()), rows)
+
+
+@pytest.mark.parametrize("mask", [None, 5, ["nullify"]])
+def test_what_is_no_mask_is_refused_by_name(mask: Any) -> None:
+    with pytest.raises(ConfigurationError, match="must be the name of a mask"):
+        orc.write_table(sample_rows(), io.BytesIO(), {"pii": ["text"]}, local_keys(), mask={"text": mask})
 
 
 @pytest.mark.parametrize("column", EVERY_COLUMN)

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from tablecrypt.errors import ConfigurationError, TamperedFileError
-from tablecrypt.parquet import FileKeys, encrypt, read_table
+from tablecrypt.parquet import FileKeys, encrypt, read_table, write_table
 from tablecrypt.parquet.storage import export_buffer, open_sink, open_source, wait_until_released
 from tests.support.modular_files import FOOTER_KEY, ID_KEY, plain_file, sample_table
 
@@ -37,6 +37,28 @@ def let_go():
 Thread(target=let_go, daemon=True).start()
 atexit.register(ending.set)
 """
+
+
+@pytest.mark.parametrize("file", [io.StringIO("text"), io.TextIOWrapper(io.BytesIO(DATA))], ids=["string", "text file"])
+def test_a_text_file_is_refused_by_name(file: io.TextIOBase) -> None:
+    with pytest.raises(ConfigurationError, match="text file"):
+        read_table(file, KEYS)
+    with pytest.raises(ConfigurationError, match="text file"):
+        write_table(pa.table({"id": [1]}), file, KEYS)
+
+
+def test_what_arrow_says_of_columns_is_one_line() -> None:
+    data = io.BytesIO()
+    write_table(pa.table({"id": [1], "name": ["a"]}), data, KEYS)
+    with pytest.raises(ConfigurationError, match="does not fit") as refused:
+        read_table(data, KEYS, filters=[("nobody", "=", 1)])
+    assert "\n" not in str(refused.value)
+
+
+def test_two_columns_of_one_name_are_refused_before_anything_is_written(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="a different name for every column"):
+        write_table(pa.table([[1], [2]], names=["id", "id"]), tmp_path / "rows.parquet", KEYS)
+    assert not list(tmp_path.iterdir())
 
 
 class _Stingy(io.BytesIO):

@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Final
 
-from tablecrypt.errors import KmsAccessDeniedError
+from tablecrypt.errors import KmsAccessDeniedError, KmsError
 from tablecrypt.kms.memory import MemoryKeyManagementClient
 
 CLASS = f"{__name__}.DenyingKeyManagementClient"
-_denied: Final[dict[str, frozenset[bytes]]] = {}
+_denied: Final[dict[str, dict[bytes, KmsError]]] = {}
+_DISABLED: Final = KmsAccessDeniedError("this version of the key is disabled")
 
 
-def deny(keyring: str, wrapped_keys: Collection[bytes]) -> None:
+def deny(keyring: str, wrapped_keys: Collection[bytes], refusal: KmsError = _DISABLED) -> None:
     """Have all clients of a keyring refuse to open these keys from now on."""
-    _denied[keyring] = frozenset(wrapped_keys)
+    _denied[keyring] = dict.fromkeys(wrapped_keys, refusal)
 
 
 class DenyingKeyManagementClient(MemoryKeyManagementClient):
@@ -25,6 +26,6 @@ class DenyingKeyManagementClient(MemoryKeyManagementClient):
         self._name = properties["kms.memory.name"]
 
     def unwrap_key(self, wrapped_key: bytes, wrapping_key_id: str) -> bytes:
-        if wrapped_key in _denied.get(self._name, ()):
-            raise KmsAccessDeniedError("this version of the key is disabled")
+        if wrapped_key in (denied := _denied.get(self._name, {})):
+            raise denied[wrapped_key]
         return super().unwrap_key(wrapped_key, wrapping_key_id)

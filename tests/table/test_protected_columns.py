@@ -17,9 +17,11 @@ from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StringType, StructType
 
-from tablecrypt.errors import ColumnKeyDeniedError, ConfigurationError, TamperedFileError
+from tablecrypt.errors import ColumnKeyDeniedError, ConfigurationError, KmsCredentialsError, TamperedFileError
 from tablecrypt.maintenance import compact
 from tablecrypt.table.table import EncryptedTable
+from tablecrypt_catalog import EncryptedSqlCatalog
+from tests.support import denying_kms
 from tests.support.interrupted_catalog import InterruptedCatalog, at_commits
 from tests.support.protected_tables import (
     EMAIL,
@@ -35,7 +37,7 @@ from tests.support.protected_tables import (
     protected_table,
     write_as_java_does,
 )
-from tests.support.tables import files_below
+from tests.support.tables import files_below, metadata_of
 
 ROWS: Final = 30
 OWN_KEYS: Final = pytest.raises(ColumnKeyDeniedError)
@@ -76,6 +78,16 @@ def test_without_it_values_are_masked_and_everything_else_is_as_it_was(seen_by_a
     assert _all(seen_by_analyst, selected_fields=("id", "note", "person.age"))[1] == {"id": 1, "person": {"age": 1}, "note": "note 1"}
     assert seen_by_analyst.scan("id < 5").count() == 5
     assert len(_all(seen_by_analyst, selected_fields=("id", "ssn", "_row_id"))) == ROWS
+
+
+def test_credentials_that_expired_are_not_taken_for_a_missing_right(both: Clients, people: EncryptedTable) -> None:
+    kept = {name: value for name, value in both.payroll.properties.items() if name != "encryption.kms-type"}
+    anew = EncryptedSqlCatalog("prod", **{**kept, "encryption.kms-impl": denying_kms.CLASS})
+    column_keks = [kek.wrapped_bytes() for kek in metadata_of(people).key_ring.column_keks]
+    denying_kms.deny(kept["kms.memory.name"], column_keks, KmsCredentialsError("expired"))
+
+    with pytest.raises(KmsCredentialsError):
+        loaded(anew, people.name()).scan().to_arrow()
 
 
 def test_long_text_columns_are_read_as_dictionaries_beside_hidden_ones(both: Clients) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import decimal
 import uuid
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -38,9 +39,10 @@ from pyiceberg.types import (
     UUIDType,
 )
 
+from tablecrypt.errors import ConfigurationError
 from tests.support.compare import assert_same_rows
 from tests.support.plaintext import CANARY
-from tests.support.tables import ENCRYPTED, new_table
+from tests.support.tables import ENCRYPTED, memory_catalog, memory_kms, new_table
 
 UTC = dt.UTC
 VALUES: dict[str, tuple[IcebergType | str, list[object]]] = {
@@ -98,6 +100,32 @@ def test_values_of_every_type_come_back(catalog: Catalog, name: str) -> None:
     assert_same_rows(table.scan().to_arrow(), pa.concat_tables([rows, rows.slice(1, 2)]))
     table.delete("id = 2")
     assert_same_rows(table.scan().to_arrow(), pa.concat_tables([rows.slice(0, 1), rows.slice(2, 1), rows.slice(2, 1)]))
+
+
+@pytest.mark.parametrize("protected", ["", "pii: number"], ids=["in the open", "protected"])
+@pytest.mark.parametrize(
+    ("kind", "given", "most"), [(LongType(), pa.uint64(), 2**63 - 1), (IntegerType(), pa.uint32(), 2**31 - 1)], ids=str
+)
+def test_unsigned_numbers_are_stored_as_signed_ones_and_refused_beyond(
+    tmp_path: Path, kind: IcebergType, given: pa.DataType, most: int, protected: str
+) -> None:
+    """Iceberg Java reads no unsigned number, and a value beyond the column would keep the table from being read."""
+    catalog = memory_catalog(tmp_path, memory_kms(tmp_path, "orders", "pii"))
+    columns = {"encryption.column-keys": protected} if protected else {}
+    table = new_table(
+        catalog,
+        "db.t",
+        Schema(NestedField(1, "number", kind)),
+        properties={"encryption.key-id": "orders", "write.metadata.metrics.default": "none", **columns},
+    )
+    with pytest.raises(ConfigurationError, match=f"'number' has unsigned numbers that its type {kind} cannot hold"):
+        table.append(pa.table({"number": pa.array([most + 1], given)}))
+
+    table.append(pa.table({"number": pa.array([most, None], given)}))
+    table.append(pa.table({"number": pa.array([-1], pa.int64() if kind == LongType() else pa.int32())}))
+    read = table.scan().to_arrow()
+    assert read.schema == schema_to_pyarrow(table.schema(), include_field_ids=False)
+    assert sorted(read["number"].drop_null().to_pylist()) == [-1, most]
 
 
 def test_uuids_in_lists_come_back(catalog: Catalog) -> None:

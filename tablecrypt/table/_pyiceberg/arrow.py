@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.expressions.visitors import _InclusiveMetricsEvaluator as InclusiveMetricsEvaluator
 from pyiceberg.io.fileformat import FileFormatModel
-from pyiceberg.io.pyarrow import ArrowAccessor, ArrowProjectionVisitor, pyarrow_to_schema
+from pyiceberg.io.pyarrow import ArrowAccessor, ArrowProjectionVisitor, pyarrow_to_schema, schema_to_pyarrow
 from pyiceberg.io.pyarrow import _check_pyarrow_schema_compatible as check_pyarrow_schema_compatible
 from pyiceberg.io.pyarrow import _get_column_projection_values as column_projection_values
 from pyiceberg.io.pyarrow import _get_field_from_arrow_table as field_of_arrow_table
@@ -27,8 +27,9 @@ from pyiceberg.io.pyarrow import _read_deletes as read_plain_deletes
 from pyiceberg.schema import Schema, visit_with_partner
 from pyiceberg.table.name_mapping import parse_mapping_from_json
 from pyiceberg.typedef import EMPTY_DICT
-from pyiceberg.types import ListType, MapType
+from pyiceberg.types import ListType, MapType, NestedField
 
+from tablecrypt.errors import ConfigurationError
 from tablecrypt.manifests.records import FORMAT_VERSION
 
 __all__ = [
@@ -57,7 +58,20 @@ def stored_schema(serialized: bytes, name_mapping: str | None) -> Schema:
 
 
 class NullKeepingProjection(ArrowProjectionVisitor):
-    """PyIceberg's projection of Arrow data onto a schema, except that null lists and maps of structs stay null (theirs become empty)."""
+    """PyIceberg's projection of Arrow data onto a schema, but for two things.
+
+    Null lists and maps of structs stay null (theirs become empty), and unsigned numbers are written as signed ones, the only ones that
+    Iceberg has: Iceberg Java refuses a file with others, and PyIceberg writes values beyond the column's type.
+    """
+
+    def _cast_if_needed(self, field: NestedField, values: pa.Array) -> pa.Array:
+        stored = values.type.value_type if pa.types.is_dictionary(values.type) else values.type
+        if not self._include_field_ids or not pa.types.is_unsigned_integer(stored):
+            return super()._cast_if_needed(field, values)
+        try:
+            return values.cast(schema_to_pyarrow(field.field_type))
+        except pa.ArrowInvalid as error:
+            raise ConfigurationError(f"column {field.name!r} has unsigned numbers that its type {field.field_type} cannot hold") from error
 
     def list(self, list_type: ListType, list_array: pa.Array | None, value_array: pa.Array | None) -> pa.Array | None:
         """Return the list array with its elements projected."""

@@ -33,7 +33,7 @@ class Transit(HttpService):
         if request.path == "/v1/auth/approle/login":
             return self._login(request)
         if request.headers.get("x-vault-token") not in self.tokens:
-            return _errors(403, "permission denied")
+            return _errors(403, "permission denied", "invalid token")
         match = _PATH.fullmatch(request.path)
         if match is None:
             return _errors(404, "no handler for route")
@@ -78,5 +78,5 @@ class Transit(HttpService):
         return Answer(200, {"data": {"plaintext": base64.b64encode(key).decode()}})
 
 
-def _errors(status: int, message: str) -> Answer:
-    return Answer(status, {"errors": [message]})
+def _errors(status: int, *messages: str) -> Answer:
+    return Answer(status, {"errors": list(messages)})
