@@ -30,7 +30,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-import pyarrow as pa
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import FileFormat
 from pyiceberg.schema import Schema
@@ -46,11 +45,10 @@ from tablecrypt.maintenance.columns.footers import name_mapping_of
 from tablecrypt.maintenance.columns.masks import MaskWork, masked_columns, may_hold_masks
 from tablecrypt.maintenance.reachable import FileKind, ReachableFile
 from tablecrypt.parquet.file_keys import FileKeys
-from tablecrypt.parquet.footer import FileCiphers, read_checked_end
-from tablecrypt.parquet.layout import FileLayout
+from tablecrypt.parquet.layout import encrypted_layout
 from tablecrypt.parquet.protected.hidden_columns import leaves_of
 from tablecrypt.parquet.protected.mapped_ids import with_mapped_ids
-from tablecrypt.parquet.storage import Source
+from tablecrypt.parquet.storage import source_of
 from tablecrypt.parquet.structs import FileMetaData
 from tablecrypt.printable import counted
 from tablecrypt.table.metadata import EncryptedTableMetadata
@@ -112,10 +110,8 @@ def read_columns(io: FileIO, files: Iterable[ReachableFile], metadata: TableMeta
 
 
 def _columns_in(io: FileIO, location: str, key_metadata: StandardKeyMetadata, mapping: NameMapping, policy: ColumnPolicy) -> ColumnsInFile:
-    with io.new_input(location).open() as stream:
-        file = stream if isinstance(stream, pa.NativeFile) else pa.PythonFile(stream, mode="r")
-        _, footer = read_checked_end(file, int(file.size()), key_metadata, location)
-        layout = FileLayout(Source(file, location), footer, FileCiphers(footer, FileKeys.of_table_file(key_metadata)))
+    with io.new_input(location).open() as stored:
+        layout = encrypted_layout(source_of(stored, location), FileKeys.of_table_file(key_metadata))
         if not layout.rows:
             # Its columns hold no values, under whatever key.
             return ColumnsInFile()
