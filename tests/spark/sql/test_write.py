@@ -124,6 +124,15 @@ SPECS: Final = {
         PartitionField(5, 1002, DayTransform(), "day_of_local"),
         PartitionField(4, 1003, HourTransform(), "hour"),
     ),
+    "calendar of others": PartitionSpec(
+        PartitionField(3, 1000, MonthTransform(), "month"),
+        PartitionField(4, 1001, YearTransform(), "year"),
+        PartitionField(5, 1002, HourTransform(), "hour_of_local"),
+        PartitionField(5, 1003, YearTransform(), "year_of_local"),
+        PartitionField(4, 1004, DayTransform(), "day_of_instant"),
+        PartitionField(3, 1005, DayTransform(), "day_of_day"),
+        PartitionField(5, 1006, MonthTransform(), "month_of_local"),
+    ),
 }
 
 
