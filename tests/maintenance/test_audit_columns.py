@@ -45,7 +45,7 @@ def found(both: Clients, table: EncryptedTable) -> dict[FindingKind, list[Findin
 def pure(table: EncryptedTable, **changes: object) -> set[FindingKind]:
     """The kinds of finding about metadata that somebody has edited."""
     metadata = metadata_of(table).model_copy(update=changes)
-    return {finding.kind for finding in column_findings(metadata, TABLE_KEY, (), {})}
+    return {finding.kind for finding in column_findings(metadata, TABLE_KEY, (), {}, {})}
 
 
 def test_a_table_as_it_should_be_has_no_finding(both: Clients) -> None:

@@ -57,7 +57,6 @@ from tablecrypt.table.protection.policy import policy_of
 from tablecrypt.table.protection.write_barrier import changed_barrier, metrics_names
 
 THREADS: Final = 16
-NOTHING_UNDECLARED: Final[Mapping[int, KeyIdChangedError]] = {}
 _SHOWN: Final = 3
 
 
@@ -156,7 +155,7 @@ def column_findings(
     table_key_id: str,
     files: Iterable[ReachableFile],
     columns: Mapping[str, ColumnsInFile],
-    undeclared: Mapping[int, KeyIdChangedError] = NOTHING_UNDECLARED,
+    undeclared: Mapping[int, KeyIdChangedError],
 ) -> Iterator[Finding]:
     """Yield what is wrong with the protected columns of a table. Pure.
 
