@@ -422,11 +422,10 @@ def test_rows_of_the_partition_of_null_are_changed_as_all_others(spark: SparkSes
 @pytest.mark.parametrize(
     ("spec", "properties"),
     [
-        (PartitionSpec(), {}),
         (PartitionSpec(PartitionField(2, 1000, BucketTransform(4), "bucket")), {"write.spark.accept-any-schema": "true"}),
         (PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "ref")), dict.fromkeys(ROW_MODES, "merge-on-read")),
     ],
-    ids=["plain", "bucket", "value"],
+    ids=["bucket", "value"],
 )
 def test_uuids_are_written_as_text_and_found_by_it(
     spark: SparkSession, prod: Lake, new_name: str, spec: PartitionSpec, properties: Mapping[str, str]
