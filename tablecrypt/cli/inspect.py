@@ -6,7 +6,7 @@ Of an AGS1 stream it shows the blocks, of a Parquet file the modules.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tablecrypt import _magics as magics
 from tablecrypt import parquet
@@ -20,9 +20,6 @@ from tablecrypt.crypto import ags1
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import ConfigurationError, FormatError
 from tablecrypt.parquet.inspection import ModuleInspection
-
-if TYPE_CHECKING:
-    from tablecrypt.parquet import FileKeys
 
 
 @command_of("inspect", file_keys.key_options)
@@ -39,7 +36,7 @@ def inspect(run: Run, source: str, location: str | None, key_file: Path | None, 
     key_metadata = file_keys.read_key(file_keys.manager(run.settings, key_file, key_id), file_keys.key_path(path)) if key_id else None
     with path.open("rb") as raw:
         keys = None if key_metadata is None else file_keys.parquet_keys(key_metadata)
-        show(_layers_of_file(raw, source, key_metadata, keys), run.as_json)
+        show(file_layers(raw, source, key_metadata, keys), run.as_json)
 
 
 def _layers_of_table(settings: Settings, name: str) -> dict[str, Any]:
@@ -77,13 +74,8 @@ def _file_of_table(settings: Settings, name: str, location: str) -> dict[str, An
             "kind": file.kind.value,
             "partition": file.partition,
             "keks": sorted(file.keks),
-            **_layers_of_file(raw, location, file.key, keys),
+            **file_layers(raw, location, file.key, keys),
         }
-
-
-def _layers_of_file(raw: Any, location: str, key_metadata: StandardKeyMetadata | None, keys: FileKeys | None) -> dict[str, Any]:
-
-    return file_layers(raw, location, key_metadata, keys)
 
 
 def file_layers(raw: Any, location: str, key_metadata: StandardKeyMetadata | None, keys: parquet.FileKeys | None) -> dict[str, Any]:

@@ -5,9 +5,9 @@ Tasks name a file by its number in the job. `table/row_changes.py` says what a c
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Final
+from typing import Final, TypeVar
 
 from pyiceberg.exceptions import CommitFailedException, ValidationException
 from pyiceberg.manifest import DataFile
@@ -15,7 +15,7 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import SnapshotRefType
 from pyroaring import BitMap64
 
-from tablecrypt.engines.job_messages import FilePositions
+from tablecrypt.engines.job_messages import FileNumber
 from tablecrypt.engines.tasks import delete_files
 from tablecrypt.errors import ConfigurationError, FormatError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
@@ -23,33 +23,37 @@ from tablecrypt.table.planning import EncryptedFileScanTask
 from tablecrypt.table.protection.writing import WrittenUnder
 from tablecrypt.table.transaction import EncryptedTransaction
 
+K = TypeVar("K")
 NOT_COMMITTED: Final = (CommitFailedException, ValidationException)
 """What a commit raises when it is certain that nothing was committed."""
 
 
-def marked_files(
-    partitions: Sequence[Sequence[EncryptedFileScanTask]], marks: FilePositions
-) -> list[tuple[EncryptedFileScanTask, BitMap64]]:
+def numbered_files(partitions: Sequence[Sequence[EncryptedFileScanTask]]) -> dict[FileNumber, EncryptedFileScanTask]:
+    """Return the files of a job by the numbers that its tasks give them."""
+    return {(number, index): task for number, tasks in enumerate(partitions) for index, task in enumerate(tasks)}
+
+
+def marked_files(files: Mapping[K, EncryptedFileScanTask], marks: Mapping[K, BitMap64]) -> list[tuple[EncryptedFileScanTask, BitMap64]]:
     """Return the files in which tasks marked rows, with the positions of these.
 
     Args:
-        partitions: the files of the job, as its tasks name them.
+        files: those that the job reads, by what its tasks name them by.
         marks: what tasks marked.
 
     Raises:
         FormatError: a task names a file that the job is not about, or a row that the file does not have.
     """
-    files = {(number, index): task for number, tasks in enumerate(partitions) for index, task in enumerate(tasks)}
     marked = []
-    for number, bitmap in marks.items():
-        # A worker that was taken over could give one file two numbers, and have what is left of it written twice.
-        if number not in files:
-            raise FormatError(f"a task marks rows of file {number[1]} of part {number[0]}, which the job does not have")
-        file = files[number].file
+    for name, bitmap in marks.items():
+        # A worker that was taken over could delete rows of a file that the job did not read; or give one file two numbers, and have what
+        # is left of it written twice.
+        if name not in files:
+            raise FormatError(f"a task marks rows of file {name}, which the job does not have")
+        file = files[name].file
         if bitmap and bitmap.max() >= file.record_count:
             raise FormatError(f"{file.file_path}: a task marks row {bitmap.max()} of it, and it has {file.record_count}")
         if bitmap:
-            marked.append((files[number], bitmap))
+            marked.append((files[name], bitmap))
 
     return marked
 

@@ -117,7 +117,7 @@ class FileGroup:
         return sum(int(task.file.record_count) for task in self.tasks) - sum(int(file.record_count) for file in deletes)
 
 
-def plan_groups(tasks: Iterable[EncryptedFileScanTask], rules: CompactionRules, mixed: Collection[int] = ()) -> list[FileGroup]:
+def plan_groups(tasks: Iterable[EncryptedFileScanTask], rules: CompactionRules, mixed: Collection[int]) -> list[FileGroup]:
     """Return the groups that are worth rewriting, partition by partition.
 
     Args:

@@ -92,7 +92,7 @@ def coded_columns(
     schema: pa.Schema,
     columns: Collection[str],
     row_filter: pc.Expression | None,
-    limits: CodingLimits = LIMITS,
+    limits: CodingLimits,
 ) -> frozenset[str]:
     """Return those of the columns that are worth reading as dictionaries.
 

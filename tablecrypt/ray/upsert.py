@@ -23,7 +23,7 @@ from pyiceberg.table import ALWAYS_TRUE, upsert_util
 from pyroaring import BitMap64
 
 from tablecrypt.engines.access import TableAccess
-from tablecrypt.engines.changes import marked_files
+from tablecrypt.engines.changes import marked_files, numbered_files
 from tablecrypt.engines.job_keys import JobKey, JobTicket, Role
 from tablecrypt.engines.job_messages import FileNumber, merge_positions
 from tablecrypt.engines.jobs import WorkerJob
@@ -195,7 +195,7 @@ def upsert_change(table: EncryptedTable, content: UpsertContent, results: Sequen
     for result in results:
         if not merge_positions(positions, result.marks):
             raise ConfigurationError("two tasks replace the same row of the table: a key occurs twice in the Dataset")
-    position_deleted = marked_files([content.tasks], positions)
+    position_deleted = marked_files(numbered_files([content.tasks]), positions)
     if is_merge_on_read(upsert_mode(table.metadata.properties)):
         change.position_deleted = position_deleted
         return change

@@ -26,7 +26,7 @@ from pyiceberg.schema import Schema
 from pyroaring import BitMap64
 
 from tablecrypt.engines.access import TableAccess
-from tablecrypt.engines.changes import marked_files
+from tablecrypt.engines.changes import marked_files, numbered_files
 from tablecrypt.engines.job_keys import JobTicket, Role
 from tablecrypt.engines.job_messages import FileNumber, bitmap_of, merge_positions
 from tablecrypt.engines.rewriting import encrypt_rewrites, rewritten_files
@@ -120,7 +120,7 @@ def change_without(
         return change
 
     partitions = Sizing.of(spark).partitions(rest)
-    change.position_deleted = marked_files(partitions, _located(spark, located, partitions, scan.row_filter))
+    change.position_deleted = marked_files(numbered_files(partitions), _located(spark, located, partitions, scan.row_filter))
     rewrite_unless_merge_on_read(spark, located, change, mode)
 
     return change

@@ -43,7 +43,7 @@ from pyiceberg.types import (
 from pyroaring import BitMap64
 
 from tablecrypt.engines.access import TableAccess
-from tablecrypt.engines.changes import marked_files
+from tablecrypt.engines.changes import marked_files, numbered_files
 from tablecrypt.engines.job_keys import JobTicket, Role
 from tablecrypt.engines.job_messages import FileNumber, merge_positions, positions_by_file
 from tablecrypt.engines.tasks import decrypted_results, encrypt_tasks
@@ -149,7 +149,7 @@ def merged_change(df: DataFrame, located: LocatedTable, keys: tuple[str, ...], b
     for result in decrypted_results(job_key, FileEntryCodec(located.table.metadata), results):
         change.added += result.files
         merge_positions(replaced, result.marks)
-    change.position_deleted = marked_files(partitions, replaced)
+    change.position_deleted = marked_files(numbered_files(partitions), replaced)
 
     return change
 

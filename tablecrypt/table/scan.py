@@ -204,7 +204,7 @@ class EncryptedDataScan(_ReadByEngines, DataScan):
         """Yield a task for each data file that may hold matching rows, as manifests are read. Planned here, never by the catalog."""
         return self._task_batches(PlanCounts())
 
-    def counted_tasks(self, counts: PlanCounts, of_partitions: Mapping[int, BooleanExpression] = EMPTY_DICT) -> list[EncryptedFileScanTask]:
+    def counted_tasks(self, counts: PlanCounts, of_partitions: Mapping[int, BooleanExpression]) -> list[EncryptedFileScanTask]:
         """Return the scan's tasks, and add to the counts what planning looked at.
 
         Args:
@@ -321,7 +321,7 @@ def read_table(scan: Scan, tasks: Iterable[FileScanTask], dictionary_columns: tu
     return _table(batches, projected)
 
 
-def read_stream(scan: Scan, tasks: Iterable[FileScanTask], dictionary_columns: tuple[str, ...] = ()) -> pa.RecordBatchReader:
+def read_stream(scan: Scan, tasks: Iterable[FileScanTask], dictionary_columns: tuple[str, ...]) -> pa.RecordBatchReader:
     """Read the tasks of a scan as a stream, in order, with bounded memory."""
     scan = _as_its_reader_sees_it(scan)
     projected = scan.projection()

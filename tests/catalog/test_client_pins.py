@@ -132,18 +132,6 @@ def test_metadata_edited_in_place_is_refused(catalog: SqlCatalog, table: Table) 
         catalog.load_table("db.t")
 
 
-@pytest.mark.parametrize("key_id", ["alias/people", None])
-def test_a_changed_or_vanished_key_id_is_refused(catalog: SqlCatalog, table: Table, key_id: str | None) -> None:
-    metadata = json.loads(metadata_path(table).read_text())
-    metadata["properties"].pop("encryption.key-id")
-    if key_id:
-        metadata["properties"]["encryption.key-id"] = key_id
-    metadata_path(table).write_text(json.dumps(metadata))
-    forget_database_pins(catalog)
-    with pytest.raises(KeyIdChangedError):
-        catalog.load_table("db.t")
-
-
 def test_a_plaintext_table_in_place_of_an_encrypted_one_is_refused_until_its_pin_is_forgotten(catalog: SqlCatalog, table: Table) -> None:
     plain_client = SqlCatalog("prod", uri=catalog.properties["uri"], warehouse=catalog.properties["warehouse"])
     plain_client.drop_table("db.t")
@@ -313,23 +301,6 @@ def test_an_old_snapshot_under_the_newest_sequence_number_does_not_open(catalog:
         catalog.load_table("db.t").scan().to_arrow()
 
 
-@pytest.mark.parametrize("name", ["audit", "v1"])
-def test_a_branch_or_tag_that_fell_is_a_rollback_also_after_it_was_gone(catalog: SqlCatalog, table: Table, name: str) -> None:
-    older, newer = (snapshot.snapshot_id for snapshot in table.metadata.snapshots)
-    make = table.manage_snapshots()
-    (make.create_branch(newer, name) if name == "audit" else make.create_tag(newer, name)).commit()
-    newest = table.metadata_location
-    forge(catalog, with_head(name, older))
-    with pytest.raises(MetadataRollbackError, match=f"{name} points to"):
-        catalog.load_table("db.t")
-    point_to(catalog, newest)
-    forge(catalog, with_head(name, None))
-    assert name not in catalog.load_table("db.t").metadata.refs
-    forge(catalog, lambda metadata: metadata["refs"].update({name: {"snapshot-id": older, "type": "branch"}}))
-    with pytest.raises(MetadataRollbackError, match=f"{name} points to"):
-        catalog.load_table("db.t")
-
-
 def test_a_client_may_move_branches_as_it_likes(catalog: SqlCatalog, table: Table, new_catalog: NewCatalog) -> None:
     older, newer = (snapshot.snapshot_id for snapshot in table.metadata.snapshots)
     table.manage_snapshots().create_branch(newer, "audit").create_tag(newer, "v1").commit()
@@ -360,19 +331,6 @@ def test_a_rollback_by_somebody_else_is_accepted_on_purpose_only(
     assert catalog.accept_rollback("db.t").scan().count() == ROWS.num_rows
     catalog.load_table("db.t").append(ROWS)
     assert catalog.load_table("db.t").scan().count() == 2 * ROWS.num_rows
-
-
-def test_a_restored_backup_is_accepted_with_its_key_id_and_no_other(catalog: SqlCatalog, table: Table) -> None:
-    assert isinstance(catalog, EncryptionMixin)
-    older = table.metadata.metadata_log[-1].metadata_file
-    point_to(catalog, older)
-    with pytest.raises(MetadataRollbackError):
-        catalog.load_table("db.t")
-    assert catalog.accept_rollback("db.t").scan().count() == ROWS.num_rows
-    assert catalog.load_table("db.t").metadata_location == older
-    forge(catalog, lambda metadata: metadata["properties"].update({"encryption.key-id": "alias/people"}))
-    with pytest.raises(KeyIdChangedError):
-        catalog.accept_rollback("db.t")
 
 
 def test_the_other_name_of_a_catalog_follows_a_rollback_of_this_client(catalog: SqlCatalog, table: Table, aws: AwsServer) -> None:

@@ -148,14 +148,6 @@ def test_metadata_edited_in_place_is_refused(aws: AwsServer, catalog: EncryptedG
             use()
 
 
-def test_javas_hash_alone_refuses_an_edit_too(aws: AwsServer, catalog: EncryptedGlueCatalog, table: Table) -> None:
-    set_parameters(catalog, table, {**parameters(catalog, table), "tablecrypt.metadata-sha256": "0 s3://of/an/older/file"})
-    assert_same_rows(catalog.load_table(table.name()).scan().to_arrow(), ROWS)
-    edit(aws, table, lambda metadata: metadata["properties"].update(owner="someone else"))
-    with pytest.raises(TamperedFileError, match="metadata_hash"):
-        catalog.load_table(table.name())
-
-
 def test_metadata_whose_form_depends_on_java_is_pinned_by_its_bytes(aws: AwsServer, catalog: EncryptedGlueCatalog, table: Table) -> None:
     with table.update_schema() as update:
         update.add_column("d", DoubleType(), default_value=1.5)

@@ -17,11 +17,9 @@ from pyiceberg.catalog.hive import HiveCatalog
 from pyiceberg.exceptions import CommitStateUnknownException, TableAlreadyExistsError
 from pyiceberg.table import Table
 from pyiceberg.table.update import SetPropertiesUpdate
-from pyiceberg.types import DoubleType
 from thrift.transport.TTransport import TTransportException
 
 from tablecrypt.errors import ColumnKeyDeniedError, ConfigurationError, KeyIdChangedError, MetadataRollbackError, TamperedFileError
-from tablecrypt.maintenance import FindingKind, audit
 from tablecrypt.table.canonical_metadata import metadata_hash
 from tablecrypt.table.protection.writing import StaleWriteError
 from tablecrypt.table.table import EncryptedTable
@@ -142,26 +140,6 @@ def test_a_table_whose_entry_lost_the_key_id_is_neither_read_nor_written(
     assert_same_rows(catalog.load_table(table.name()).scan().to_arrow(), ROWS)
 
 
-@pytest.mark.parametrize(
-    "changes", [{"encryption.key-id": "alias/other"}, {"encryption.data-key-length": "32"}], ids=lambda changes: next(iter(changes))
-)
-def test_an_entry_that_contradicts_the_metadata_is_refused(
-    catalog: EncryptedHiveCatalog, table: Table, hive_metastore: HiveMetastore, changes: dict[str, str | None]
-) -> None:
-    hive_metastore.change_parameters(name_of(table), changes)
-    with pytest.raises(KeyIdChangedError, match=next(iter(changes))):
-        catalog.load_table(table.name())
-
-
-def test_metadata_without_a_key_id_is_refused_behind_an_entry_that_has_one(
-    catalog: EncryptedHiveCatalog, table: Table, database: str, hive_metastore: HiveMetastore, unwatched_warehouse: Path
-) -> None:
-    plain = catalog.create_table(f"{database}.plain", ROWS.schema, location=f"file://{unwatched_warehouse}/plain")
-    hive_metastore.change_parameters(name_of(table), {"metadata_location": plain.metadata_location, "metadata_hash": None})
-    with pytest.raises(KeyIdChangedError, match=r"but None in .*metadata\.json"):
-        catalog.load_table(table.name())
-
-
 def test_keys_without_any_key_id_are_refused(
     catalog: EncryptedHiveCatalog, table: Table, hive_metastore: HiveMetastore, unwatched_warehouse: Path
 ) -> None:
@@ -181,17 +159,6 @@ def test_metadata_edited_in_place_is_refused_and_named(catalog: EncryptedHiveCat
         with pytest.raises(TamperedFileError, match="metadata-sha256") as caught:
             forbidden()
         assert caught.value.location == table.metadata_location
-
-
-def test_metadata_put_back_to_an_older_version_is_refused(
-    catalog: EncryptedHiveCatalog, table: Table, hive_metastore: HiveMetastore
-) -> None:
-    older = table.metadata_location
-    table.append(ROWS)
-    hive_metastore.change_parameters(name_of(table), {"metadata_location": older})
-    with pytest.raises(TamperedFileError, match="metadata_hash") as caught:
-        catalog.load_table(table.name())
-    assert caught.value.location == older
 
 
 def test_an_entry_that_was_read_half_way_through_a_commit_is_read_again(
@@ -234,37 +201,6 @@ def test_other_spacing_of_the_same_metadata_is_the_same_metadata_to_javas_hash_a
         catalog.load_table(table.name())
     as_java_leaves_it(table, hive_metastore)
     assert_same_rows(catalog.load_table(table.name()).scan().to_arrow(), ROWS)
-
-
-@pytest.mark.parametrize("nothing", [None, ""])
-def test_a_missing_hash_is_taken_and_put_back_by_the_next_commit(
-    catalog: EncryptedHiveCatalog, table: Table, hive_metastore: HiveMetastore, nothing: str | None
-) -> None:
-    hive_metastore.change_parameters(name_of(table), {"metadata_hash": nothing})
-    catalog.load_table(table.name()).append(ROWS)
-    table.refresh()
-    assert hive_metastore.parameters(name_of(table))["metadata_hash"] == metadata_hash(metadata_path(table).read_bytes())
-
-
-def test_metadata_whose_form_depends_on_java_has_an_empty_hash_and_is_pinned_by_its_bytes(
-    catalog: EncryptedHiveCatalog, table: Table, hive_metastore: HiveMetastore
-) -> None:
-    with table.update_schema() as update:
-        update.add_column("d", DoubleType(), default_value=1.5)
-    expected = {"encryption.key-id": MASTER_KEY, "metadata_hash": "", "tablecrypt.metadata-sha256": document_hash(table)}
-    expected |= {"tablecrypt.protected-columns": "[]", "tablecrypt.folders": json.dumps([table.location()])}
-    assert pins_of(hive_metastore, table) == expected
-    assert catalog.load_table(table.name()).scan().to_arrow()["d"].to_pylist() == [1.5] * ROWS.num_rows
-    text = metadata_path(table).read_text()
-    metadata_path(table).write_text(text.replace('"initial-default":1.5', '"initial-default":2.5'))
-    with pytest.raises(TamperedFileError, match="metadata-sha256"):
-        catalog.load_table(table.name())
-    metadata_path(table).write_text(text)
-    # No manifest list knows the new column yet.
-    since = FindingKind.CHANGED_SINCE_COMMIT
-    assert {finding.kind for finding in audit(catalog.load_table(table.name())).findings} == {since}
-    hive_metastore.change_parameters(name_of(table), {"tablecrypt.metadata-sha256": None})
-    assert {finding.kind for finding in audit(catalog.load_table(table.name())).findings} == {since, FindingKind.PINS_MISSING}
 
 
 def test_parameters_of_others_stay(table: Table, hive_metastore: HiveMetastore) -> None:

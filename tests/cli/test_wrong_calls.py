@@ -418,8 +418,7 @@ def test_without_stdin_there_is_no_question() -> None:
     assert "There is no terminal on which to confirm: add --yes" in done.stderr
 
 
-@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
-@pytest.mark.parametrize("arguments", ["list", "cat db.orders", "verify db.orders"])
+@pytest.mark.parametrize(("arguments", "closed"), [("list", "2>&-"), ("cat db.orders", ">&-"), ("verify db.orders", ">&- 2>&-")])
 def test_a_closed_stream_is_neither_a_bug_nor_a_finding(arguments: str, closed: str) -> None:
     done = in_shell(f'"$@" {closed}', *PROD, *arguments.split())
 

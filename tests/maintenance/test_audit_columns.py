@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import os
 from typing import cast
 
 import pyarrow as pa
@@ -44,7 +45,7 @@ def found(both: Clients, table: EncryptedTable) -> dict[FindingKind, list[Findin
 def pure(table: EncryptedTable, **changes: object) -> set[FindingKind]:
     """The kinds of finding about metadata that somebody has edited."""
     metadata = metadata_of(table).model_copy(update=changes)
-    return {finding.kind for finding in column_findings(metadata, TABLE_KEY, (), {})}
+    return {finding.kind for finding in column_findings(metadata, TABLE_KEY, (), {}, {})}
 
 
 def test_a_table_as_it_should_be_has_no_finding(both: Clients) -> None:
@@ -145,3 +146,12 @@ def test_column_entries_are_not_unused_and_no_master_key_of_theirs_is_taken_for_
     commit_column_keys(table, SSN)
     (audited,) = m.audit(table).tables
     assert not {finding.kind for finding in audited.findings} & {FindingKind.KEY_ID_DIFFERS, FindingKind.UNUSED_KEY, FindingKind.KEK_UNUSED}
+
+
+def test_a_file_that_was_cut_to_a_few_bytes_is_a_finding_and_stops_no_audit(both: Clients) -> None:
+    table = protected_table(both.payroll)
+    table.append(pa.table({"id": [1]}))
+    location = next(iter(table.scan().plan_files())).file.file_path
+    os.truncate(location.removeprefix("file://"), 5)
+    (audited,) = m.audit(table).tables
+    assert [(f.kind, f.where) for f in audited.findings] == [(FindingKind.WRONG_LENGTH, location)]

@@ -16,7 +16,7 @@ from pyiceberg.table import Table
 from tablecrypt.maintenance import erase
 from tests.maintenance.test_erase import FILTER, PERSON, check_nothing_is_left, people
 from tests.support.aws import AwsServer
-from tests.support.kill_points import MORTAL, Killed, dying_at, mortal_databases
+from tests.support.kill_points import MORTAL_IN_MEMORY, Killed, dying_at, mortal_databases
 from tests.support.tables import encrypted_sql_catalog
 
 pytestmark = pytest.mark.slow
@@ -36,7 +36,7 @@ class Scene:
         shutil.copytree(self._folder, self._saved)
 
     def _catalog(self) -> Catalog:
-        return encrypted_sql_catalog(self._folder, self._aws, {**MORTAL, "encryption.kms.cache-ttl-ms": "0"})
+        return encrypted_sql_catalog(self._folder, self._aws, MORTAL_IN_MEMORY)
 
     def load(self) -> Table:
         return self._catalog().load_table("db.people")

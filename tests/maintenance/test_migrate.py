@@ -22,7 +22,7 @@ from tablecrypt.manifests.records import key_metadata_of
 from tablecrypt.table.table import EncryptedTable
 from tests.support.aws import AwsServer
 from tests.support.interrupted_catalog import INTERRUPTED, at_commits
-from tests.support.kill_points import MORTAL, Killed, dying_at, mortal_databases
+from tests.support.kill_points import MORTAL_IN_MEMORY, Killed, dying_at, mortal_databases
 from tests.support.listeners import has_begun, once, stopping
 from tests.support.orc_files import local_keys
 from tests.support.plaintext import CANARY, findings
@@ -408,7 +408,7 @@ def test_a_catalog_that_cannot_encrypt_is_refused(tmp_path: Path) -> None:
 @mortal_databases()
 def test_a_run_killed_at_any_step_is_finished_by_the_next(warehouse: Path, aws: AwsServer) -> None:
     """Every few steps of store, KMS and catalog: while files are encrypted, at the commit, and while plaintext is deleted."""
-    catalog = encrypted_sql_catalog(warehouse, aws, MORTAL)
+    catalog = encrypted_sql_catalog(warehouse, aws, MORTAL_IN_MEMORY)
 
     def migrated(died_at: int | None) -> tuple[Migrated | None, int]:
         plain = plain_table(catalog)

@@ -15,7 +15,7 @@ from tablecrypt.errors import ConfigurationError, TamperedFileError
 from tablecrypt.maintenance import Progress, reencrypt
 from tablecrypt.manifests.records import key_metadata_of
 from tests.support.aws import AwsServer
-from tests.support.kill_points import MORTAL, Killed, dying_at, mortal_databases
+from tests.support.kill_points import MORTAL_IN_MEMORY, Killed, dying_at, mortal_databases
 from tests.support.listeners import once, stopping_after
 from tests.support.tables import (
     BY_TEAM,
@@ -226,7 +226,7 @@ def test_an_empty_table_and_an_unfit_length(warehouse: Path, aws: AwsServer) -> 
 @mortal_databases()
 def test_a_run_killed_at_any_step_is_finished_by_the_next(warehouse: Path, aws: AwsServer) -> None:
     """Every few steps of store, KMS and catalog, from the first file to the last clean-up."""
-    catalog = encrypted_sql_catalog(warehouse, aws, MORTAL)
+    catalog = encrypted_sql_catalog(warehouse, aws, MORTAL_IN_MEMORY)
     given = {"encryption.key-id": MASTER_KEY, "write.delete.mode": "merge-on-read"}
     table = catalog.create_table("db.rows", TEAM_SCHEMA, partition_spec=BY_TEAM, properties=given)
     for first in (0, 100):

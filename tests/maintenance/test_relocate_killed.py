@@ -11,7 +11,7 @@ from pyiceberg.table import Table
 
 from tablecrypt.maintenance import relocate
 from tests.support.aws import AwsServer
-from tests.support.kill_points import MORTAL, Killed, dying_at, mortal_databases
+from tests.support.kill_points import MORTAL_IN_MEMORY, Killed, dying_at, mortal_databases
 from tests.support.tables import encrypted_sql_catalog, new_table, rows, state
 
 pytestmark = pytest.mark.slow
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.slow
 @pytest.fixture
 def table(tmp_path: Path, aws: AwsServer) -> Iterator[Table]:
     # Nothing remembered, so that every run asks the KMS.
-    catalog = encrypted_sql_catalog(tmp_path, aws, {**MORTAL, "encryption.kms.cache-ttl-ms": "0"})
+    catalog = encrypted_sql_catalog(tmp_path, aws, MORTAL_IN_MEMORY)
     table = new_table(catalog, appends=[rows(0)], properties={"write.delete.mode": "merge-on-read"})
     table.delete("id = 3")
     with mortal_databases():

@@ -61,7 +61,7 @@ class Rewritten:
         out = io.BytesIO()
         schemas = ProtectedLayout(source_of(stored), key_metadata).schemas
         opened = lambda field_id, stored: Secret(old.unwrap(field_id, stored, old.key_metadata.aad_prefix, schemas[field_id]))  # noqa: E731
-        self.result: RewrittenFile = rewrite_protected(io.BytesIO(stored), out, key_metadata, new, placeholders, opened, "old")
+        self.result: RewrittenFile = rewrite_protected(io.BytesIO(stored), out, key_metadata, new, placeholders, opened, "old", None)
         self.stored = out.getvalue()
 
     @property

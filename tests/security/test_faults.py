@@ -25,7 +25,6 @@ from typing import Any, Final, Literal
 
 import pytest
 
-from tests.support.aws import AwsServer
 from tests.support.fault_operations import OPERATIONS, Operation
 from tests.support.fault_scene import BucketStorage, FolderStorage, Scene
 from tests.support.forking import fork_to, wait_for
@@ -148,9 +147,9 @@ def struck(trial: Trial, fault: Fault, steps: Iterable[int | Place]) -> int:
 
 
 @pytest.fixture
-def local(unwatched_warehouse: Path, aws: AwsServer) -> Iterator[Scene]:
+def local(unwatched_warehouse: Path) -> Iterator[Scene]:
     with mortal_databases():
-        yield Scene(FolderStorage(unwatched_warehouse), f"sqlite:///{unwatched_warehouse}/catalog.db", aws)
+        yield Scene(FolderStorage(unwatched_warehouse), f"sqlite:///{unwatched_warehouse}/catalog.db")
 
 
 @pytest.fixture(scope="module")
@@ -186,10 +185,8 @@ def test_a_fault_at_any_step_leaves_the_table_as_before_or_as_after(
 @each_fault
 @each_operation
 @mortal_databases()
-def test_so_it_is_on_postgresql(
-    unwatched_warehouse: Path, aws: AwsServer, postgres: PostgresServer, operation: Operation, fault: Fault
-) -> None:
-    trial = Trial(Scene(FolderStorage(unwatched_warehouse), postgres.new_database(), aws), operation)
+def test_so_it_is_on_postgresql(unwatched_warehouse: Path, postgres: PostgresServer, operation: Operation, fault: Fault) -> None:
+    trial = Trial(Scene(FolderStorage(unwatched_warehouse), postgres.new_database()), operation)
     assert struck(trial, fault, around_commits(trial.steps, fault)) >= LEAST[fault]
 
 
@@ -198,8 +195,8 @@ def test_so_it_is_on_postgresql(
 @pytest.mark.parametrize("fault", ["before", "after"])
 @each_operation
 @mortal_databases()
-def test_so_it_is_on_s3(unwatched_warehouse: Path, aws: AwsServer, s3_server: S3Server, operation: Operation, fault: Fault) -> None:
+def test_so_it_is_on_s3(unwatched_warehouse: Path, s3_server: S3Server, operation: Operation, fault: Fault) -> None:
     """Only within this process: Arrow's client of S3 does not live through a fork."""
     bucket = BucketStorage(s3_server, f"faults-{uuid.uuid4().hex[:12]}")
-    trial = Trial(Scene(bucket, f"sqlite:///{unwatched_warehouse}/catalog.db", aws), operation)
+    trial = Trial(Scene(bucket, f"sqlite:///{unwatched_warehouse}/catalog.db"), operation)
     assert struck(trial, fault, range(1, len(trial.steps) + 1, 3)) >= LEAST[fault]

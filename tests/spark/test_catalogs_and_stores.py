@@ -1,4 +1,4 @@
-"""The same operations on other catalogs and stores: REST, Hive, and S3 on both paths."""
+"""The same operations on S3, on both paths. On other catalogs: sql/test_stores.py."""
 
 from __future__ import annotations
 
@@ -18,9 +18,7 @@ from tests.spark.conftest import CATALOG
 from tests.spark.test_jvm_path import is_jvm
 from tests.support.aws import AwsServer
 from tests.support.hadoop_s3 import s3a
-from tests.support.hive import HiveMetastore
 from tests.support.plaintext import CANARY
-from tests.support.rest_server import RestServer, new_namespace
 from tests.support.tables import REGION_SCHEMA
 
 if TYPE_CHECKING:
@@ -50,26 +48,6 @@ def use(spark: SparkSession, catalog: Catalog, name: str, properties: Mapping[st
         rows = tcs.read_table(spark, identifier, path=read_path, catalog_properties=properties)
         assert sorted(row["id"] for row in rows.collect()) == expected
     assert sorted(catalog.load_table(name).scan().to_arrow()["id"].to_pylist()) == expected
-
-
-def test_a_rest_catalog(spark: SparkSession, aws: AwsServer, rest_server: RestServer) -> None:
-    properties = {"py-catalog-impl": "tablecrypt_catalog.EncryptedRestCatalog", "uri": rest_server.uri, **aws.kms_properties}
-
-    use(spark, load_catalog(CATALOG, **properties), f"{new_namespace(rest_server)}.orders", properties)
-
-
-def test_a_hive_metastore(spark: SparkSession, aws: AwsServer, hive_metastore: HiveMetastore, warehouse: Path) -> None:
-    properties = {
-        "py-catalog-impl": "tablecrypt_catalog.EncryptedHiveCatalog",
-        "uri": hive_metastore.uri,
-        "warehouse": warehouse.as_uri(),
-        "hive.hive2-compatible": "true",
-        **aws.kms_properties,
-    }
-    catalog, namespace = load_catalog(CATALOG, **properties), f"spark{uuid.uuid4().hex[:8]}"
-    catalog.create_namespace(namespace, {"location": f"{warehouse.as_uri()}/{namespace}"})
-
-    use(spark, catalog, f"{namespace}.orders", properties)
 
 
 def s3_catalog(aws: AwsServer, folder: Path, scheme: str) -> tuple[Catalog, dict[str, str]]:

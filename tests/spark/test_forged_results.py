@@ -13,7 +13,7 @@ from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.manifest import DataFile
 from pyroaring import BitMap64
 
-from tablecrypt.engines.changes import marked_files
+from tablecrypt.engines.changes import marked_files, numbered_files
 from tablecrypt.engines.job_keys import Role
 from tablecrypt.engines.tasks import WritingTask, decrypted_results
 from tablecrypt.engines.writes import begin_write, commit_files, commit_to, current_table
@@ -186,8 +186,8 @@ def test_a_job_whose_branch_was_dropped_meanwhile_makes_none_of_its_rows_alone(
 @pytest.mark.parametrize(
     ("number", "row", "said"),
     [
-        ((0, 1), 0, "rows of file 1 of part 0, which the job does not have"),
-        ((1, 0), 0, "rows of file 0 of part 1, which the job does not have"),
+        ((0, 1), 0, r"rows of file \(0, 1\), which the job does not have"),
+        ((1, 0), 0, r"rows of file \(1, 0\), which the job does not have"),
         ((0, 0), 2, "a task marks row 2 of it, and it has 2"),
         ((0, 0), 2**63, f"a task marks row {2**63} of it"),
     ],
@@ -196,8 +196,9 @@ def test_a_result_that_marks_rows_which_the_files_of_its_job_do_not_have_is_refu
     lake: Catalog, number: tuple[int, int], row: int, said: str
 ) -> None:
     tasks = list(encrypted_table(lake.load_table("db.t")).scan().plan_files())
-    assert marked_files([tasks], {(0, 0): BitMap64([1])}) == [(tasks[0], BitMap64([1]))]
-    assert marked_files([tasks], {(0, 0): BitMap64()}) == []
+    files = numbered_files([tasks])
+    assert marked_files(files, {(0, 0): BitMap64([1])}) == [(tasks[0], BitMap64([1]))]
+    assert marked_files(files, {(0, 0): BitMap64()}) == []
 
     with pytest.raises(FormatError, match=said):
-        marked_files([tasks], {(0, 0): BitMap64([1]), number: BitMap64([row])})
+        marked_files(files, {(0, 0): BitMap64([1]), number: BitMap64([row])})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 from collections import Counter
 from contextlib import nullcontext
 from pathlib import Path
@@ -14,22 +13,11 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
-from pyiceberg.transforms import (
-    BucketTransform,
-    DayTransform,
-    HourTransform,
-    IdentityTransform,
-    MonthTransform,
-    Transform,
-    TruncateTransform,
-    VoidTransform,
-    YearTransform,
-)
+from pyiceberg.transforms import BucketTransform, IdentityTransform, MonthTransform, Transform, VoidTransform
 from pyiceberg.types import (
     BinaryType,
     BooleanType,
     DateType,
-    DecimalType,
     IcebergType,
     IntegerType,
     ListType,
@@ -38,8 +26,6 @@ from pyiceberg.types import (
     NestedField,
     StringType,
     StructType,
-    TimestampType,
-    TimestamptzType,
 )
 
 import tablecrypt.spark as tcs
@@ -133,7 +119,7 @@ def parquet(table: Table, file: DataFile) -> Any:
     return pq.ParquetFile(file.file_path.removeprefix("file://"), decryption_properties=properties)
 
 
-def test_both_paths_write_equal_rows_that_both_paths_read(spark: SparkSession, lake: Lake) -> None:
+def test_both_paths_write_equal_rows_that_both_paths_read_and_tell_the_same_of_their_files(spark: SparkSession, lake: Lake) -> None:
     tables = {path: create(lake, f"db.{path}") for path in ("jvm", "python")}
     for path in tables:
         write(frame(spark), lake, f"db.{path}", path=path)
@@ -146,17 +132,8 @@ def test_both_paths_write_equal_rows_that_both_paths_read(spark: SparkSession, l
         for reader in ("jvm", "python"):
             name = lake.identifier(f"db.{path}")
             assert_same_rows(tcs.read_table(spark, name, path=reader, catalog_properties=lake.properties).toArrow(), expected)
-
-
-def test_both_paths_tell_the_same_of_their_files(spark: SparkSession, lake: Lake) -> None:
-    for path in ("jvm", "python"):
-        create(lake, f"db.{path}")
-        write(frame(spark), lake, f"db.{path}", path=path)
-
-    jvm, python = (
-        sorted(data_files(lake.catalog.load_table(f"db.{path}")), key=lambda file: file.lower_bounds[1]) for path in ("jvm", "python")
-    )
-    ids = {name: lake.catalog.load_table("db.jvm").schema().find_field(name).field_id for name in ("ratio", "small")}
+    jvm, python = (sorted(data_files(table), key=lambda file: file.lower_bounds[1]) for table in tables.values())
+    ids = {name: tables["jvm"].schema().find_field(name).field_id for name in ("ratio", "small")}
     for one, other in zip(jvm, python, strict=True):
         assert one.record_count == other.record_count
         assert one.value_counts == other.value_counts
@@ -349,59 +326,12 @@ def test_micro_batches_are_written_once_each(spark: SparkSession, lake: Lake, tm
 
 
 SOURCES: Final[dict[str, tuple[IcebergType, str]]] = {
-    "whole": (IntegerType(), "cast(id * 37 - 400 as int)"),
     "long": (LongType(), "id * 10000000019 - 70000000000"),
     "text": (StringType(), "element_at(array('', 'a/b c=d', 'ü%20+', '.dot', null, 'äöüß-long-text'), cast(id % 6 + 1 as int))"),
     "raw": (BinaryType(), "if(id % 5 = 0, null, encode(concat('r', cast(id % 4 as string)), 'utf-8'))"),
     "day": (DateType(), "date_add(date'1969-11-28', cast(id * 11 as int))"),
-    "local": (TimestampType(), "timestamp_ntz'1969-12-30 23:59:59.999999' + make_dt_interval(0, cast(id * 7 as int))"),
-    "instant": (TimestamptzType(), "timestamp_micros(id * 5400000001 - 86400000003)"),
-    "price": (DecimalType(9, 2), "cast(id * 3 - 60 as decimal(9, 2)) / 4"),
-    "wide": (DecimalType(38, 2), "cast(concat(cast(id % 3 as string), '23456789012345678901234.50') as decimal(38, 2))"),
     "flag": (BooleanType(), "if(id % 7 = 0, null, id % 2 = 0)"),
 }
-TRANSFORMS: Final[list[tuple[str, Transform[Any, Any]]]] = [
-    *((source, IdentityTransform()) for source in SOURCES),
-    *((source, BucketTransform(3)) for source in SOURCES if source != "flag"),
-    *((source, TruncateTransform(10)) for source in ("whole", "long", "price", "wide")),
-    *((source, TruncateTransform(2)) for source in ("text", "raw")),
-    *((source, unit()) for source in ("day", "local", "instant") for unit in (YearTransform, MonthTransform, DayTransform)),
-    *((source, HourTransform()) for source in ("local", "instant")),
-]
-
-
-def test_partition_values_are_those_of_the_rows(spark: SparkSession, lake: Lake) -> None:
-    fields = [NestedField(number, name, kind) for number, (name, (kind, _)) in enumerate(SOURCES.items(), 2)]
-    schema = Schema(NestedField(1, "id", "long"), *fields)
-    columns = ["id", *(f"cast({text} as {spark_name(kind)}) as {name}" for name, (kind, text) in SOURCES.items())]
-    rows = spark.range(0, 24, 1, 1).selectExpr(*columns)
-    values = {row["id"]: row for row in rows.toArrow().to_pylist()}
-    for number, transforms in enumerate(unique_sources(TRANSFORMS)):
-        spec = PartitionSpec(
-            *(
-                PartitionField(schema.find_field(source).field_id, 1000 + at, transform, f"part{at}")
-                for at, (source, transform) in enumerate(transforms)
-            )
-        )
-        table = create(lake, f"db.parts{number}", schema, spec)
-
-        write(rows, lake, f"db.parts{number}")
-
-        seen = 0
-        for file in data_files(table.refresh()):
-            for row_id in parquet(table, file).read(["id"])["id"].to_pylist():
-                assert [file.partition[at] for at in range(len(transforms))] == [
-                    transform.transform(SOURCES[source][0])(internal(values[row_id][source])) for source, transform in transforms
-                ]
-                seen += 1
-        assert seen == 24
-
-
-def internal(value: Any) -> Any:
-    """A value as Iceberg's transforms take it."""
-    if isinstance(value, dt.datetime):
-        return (value.replace(tzinfo=None) - dt.datetime(1970, 1, 1)) // dt.timedelta(microseconds=1)
-    return (value - dt.date(1970, 1, 1)).days if isinstance(value, dt.date) else value
 
 
 def test_partitions_and_their_folders_are_those_of_the_python_path(spark: SparkSession, lake: Lake) -> None:
@@ -425,23 +355,6 @@ def test_partitions_and_their_folders_are_those_of_the_python_path(spark: SparkS
             for file in data_files(table.refresh())
         )
     assert found["jvm"] == found["python"]
-
-
-def unique_sources(transforms: list[tuple[str, Transform[Any, Any]]]) -> list[list[tuple[str, Transform[Any, Any]]]]:
-    """Lists in which no column is the source of two fields, since PyIceberg's writer takes no more than one of each."""
-    lists: list[list[tuple[str, Transform[Any, Any]]]] = []
-    for source, transform in transforms:
-        home = next((each for each in lists if source not in {name for name, _ in each}), None)
-        if home is None:
-            home = []
-            lists.append(home)
-        home.append((source, transform))
-    return lists
-
-
-def spark_name(iceberg: IcebergType) -> str:
-    names: dict[IcebergType, str] = {LongType(): "bigint", TimestampType(): "timestamp_ntz", TimestamptzType(): "timestamp"}
-    return names.get(iceberg, str(iceberg))
 
 
 def test_each_table_partition_gets_one_file_of_a_task_however_the_rows_come(spark: SparkSession, lake: Lake) -> None:

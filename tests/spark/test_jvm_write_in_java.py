@@ -5,8 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from pyiceberg.partitioning import PartitionField, PartitionSpec
-from pyiceberg.transforms import BucketTransform, DayTransform, IdentityTransform, TruncateTransform
 
 from tests.spark.conftest import Lake
 from tests.spark.test_jvm_write import VALUES, create, frame, parquet, write
@@ -18,12 +16,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = [pytest.mark.java, pytest.mark.slow]
-SPEC = PartitionSpec(
-    PartitionField(2, 1000, TruncateTransform(12), "note_trunc"),
-    PartitionField(10, 1001, DayTransform(), "instant_day"),
-    PartitionField(1, 1002, BucketTransform(2), "id_bucket"),
-    PartitionField(12, 1003, IdentityTransform(), "flag"),
-)
 
 
 def test_java_reads_every_mode_and_its_own_files_have_the_same_schema(spark: SparkSession, lake: Lake, java: JavaOracle) -> None:
@@ -45,19 +37,3 @@ def test_java_reads_every_mode_and_its_own_files_have_the_same_schema(spark: Spa
     assert str(schemas[True]).split("\n")[1:] == str(schemas[False]).split("\n")[1:]
     with_ids = [schemas[ours].to_arrow_schema().remove_metadata() for ours in (True, False)]
     assert with_ids[0].equals(with_ids[1], check_metadata=True)
-
-
-def test_java_finds_rows_by_their_partitions(spark: SparkSession, lake: Lake, java: JavaOracle) -> None:
-    table = create(lake, "db.parts", VALUES, SPEC)
-    write(frame(spark, 30), lake, "db.parts", distribute_by="partition")
-    write(frame(spark, 12), lake, "db.parts", "overwrite_partitions")
-
-    java.register("from_spark.jvm_parts", table.refresh().metadata_location)
-    rows = table.scan().to_arrow()
-    assert rows.num_rows == 30
-    assert_same_rows(java.rows("from_spark.jvm_parts"), rows)
-    found = java.sql(
-        "SELECT id FROM h.from_spark.jvm_parts WHERE flag AND instant < timestamp'1969-12-25 00:00:00' AND id IN (8, 9, 10, 26)"
-    )
-    assert found is not None
-    assert sorted(found["id"].to_pylist()) == [8, 10, 26]

@@ -120,7 +120,7 @@ def _configured(folder: Path) -> dict[str, str]:
     }
 
 
-@pytest.mark.parametrize("name", ["a b", "100%25", "a#b?c", "München", "a:b", "x+y&z='1'"])
+@pytest.mark.parametrize("name", ["a b München", "100%25 x+y&z='1'", "a#b?c a:b"])
 def test_a_path_is_the_same_for_spark_and_python(spark: SparkSession, aws: AwsServer, warehouse: Path, name: str) -> None:
     catalog_name = f"local_{abs(hash(name))}"
     properties = {

@@ -13,13 +13,13 @@ from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import BucketTransform, IdentityTransform
-from pyiceberg.types import DoubleType, ListType, LongType, MapType, NestedField, StringType, StructType, UUIDType
+from pyiceberg.types import ListType, LongType, MapType, NestedField, StringType, StructType, UUIDType
 
 import tablecrypt.spark as tcs
 from tablecrypt.errors import ConfigurationError
 from tests.spark.conftest import Lake
 from tests.support.plaintext import CANARY
-from tests.support.tables import current_snapshot, data_files, new_table, summary_of
+from tests.support.tables import data_files, new_table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -162,75 +162,6 @@ def test_each_partition_of_a_partitioned_table_gets_its_files(spark: SparkSessio
     assert all("/region=r" in file.file_path for file in files)
     assert len(list(table.scan("region = 'r2'").plan_files())) == 4
     assert ids(read(spark, lake, "db.parts", row_filter="region = 'r2'")) == list(range(2, 300, 3))
-
-
-def test_overwrite_replaces_all_rows_in_one_commit(spark: SparkSession, lake: Lake) -> None:
-    table = lake.catalog.create_table("db.orders", ORDERS, properties=KEY)
-    write(frame(spark, 0, 100), lake, "db.orders")
-    metadata_files = len(list(lake.warehouse.rglob("*.metadata.json")))
-
-    write(frame(spark, 500, 10), lake, "db.orders", "overwrite", snapshot_properties={"job": "nightly"})
-
-    assert ids(read(spark, lake, "db.orders")) == list(range(500, 510))
-    assert len(list(lake.warehouse.rglob("*.metadata.json"))) == metadata_files + 1
-    summary = summary_of(table.refresh())
-    assert summary["job"] == "nightly"
-
-
-def test_an_overwrite_of_an_empty_table_adds_the_rows(spark: SparkSession, lake: Lake) -> None:
-    lake.catalog.create_table("db.orders", ORDERS, properties=KEY)
-
-    write(frame(spark, 0, 10), lake, "db.orders", "overwrite")
-
-    assert ids(read(spark, lake, "db.orders")) == list(range(10))
-
-
-def test_an_overwrite_without_rows_empties_the_table(spark: SparkSession, lake: Lake) -> None:
-    lake.catalog.create_table("db.orders", ORDERS, properties=KEY)
-    write(frame(spark, 0, 10), lake, "db.orders")
-
-    write(frame(spark, 0, 0), lake, "db.orders", "overwrite")
-
-    assert read(spark, lake, "db.orders").count() == 0
-
-
-def test_an_older_snapshot_is_read_as_it_was(spark: SparkSession, lake: Lake) -> None:
-    table = lake.catalog.create_table("db.orders", ORDERS, properties=KEY)
-    write(frame(spark, 0, 10), lake, "db.orders")
-    first = current_snapshot(table.refresh()).snapshot_id
-    write(frame(spark, 10, 10), lake, "db.orders")
-
-    assert ids(read(spark, lake, "db.orders", snapshot_id=first)) == list(range(10))
-    assert ids(read(spark, lake, "db.orders")) == list(range(20))
-
-
-def test_deleted_rows_do_not_come_back(spark: SparkSession, lake: Lake) -> None:
-    table = lake.catalog.create_table("db.orders", ORDERS, properties=KEY)
-    write(frame(spark, 0, 100), lake, "db.orders")
-
-    table.refresh().delete("id < 60 and region = 'r0'")
-
-    assert ids(read(spark, lake, "db.orders")) == [each for each in range(100) if each >= 60 or each % 3]
-
-
-def test_columns_that_were_added_renamed_widened_and_moved_are_read_right(spark: SparkSession, lake: Lake) -> None:
-    schema = Schema(NestedField(1, "a", "int"), NestedField(2, "b", "string"), NestedField(3, "c", "string"))
-    table = lake.catalog.create_table("db.evolved", schema, properties=KEY)
-    write(spark.sql(f"SELECT 1 AS a, '{CANARY}' AS b, 'old c' AS c"), lake, "db.evolved")
-    with table.refresh().update_schema() as change:
-        change.update_column("a", LongType())
-        change.rename_column("b", "swap")
-        change.add_column("d", DoubleType())
-        change.move_first("d")
-    for old, new in (("c", "b"), ("swap", "c")):
-        with table.update_schema() as change:
-            change.rename_column(old, new)
-    write(spark.sql("SELECT cast(2 AS bigint) AS a, 'new b' AS b, 'new c' AS c, 0.5D AS d"), lake, "db.evolved")
-
-    rows = read(spark, lake, "db.evolved")
-    assert rows.columns == ["d", "a", "c", "b"]
-    assert sorted(map(tuple, rows.select("a", "b", "c", "d").collect())) == [(1, "old c", CANARY, None), (2, "new b", "new c", 0.5)]
-    assert read(spark, lake, "db.evolved", row_filter="b = 'old c'").count() == 1
 
 
 def test_partitions_without_rows_write_no_file(spark: SparkSession, lake: Lake) -> None:

@@ -1,6 +1,6 @@
 """Tables in a real store and a real catalog that are put back to how they were before each fault, and what must hold after it.
 
-scene = Scene(FolderStorage(folder), f"sqlite:///{folder}/catalog.db", aws)
+scene = Scene(FolderStorage(folder), f"sqlite:///{folder}/catalog.db")
 scene.save(); operation(scene); scene.restore()
 scene.view()             the rows of every branch and of every snapshot of every table, read by a client that remembers nothing
 scene.plaintext()        every file with plaintext in it
@@ -21,8 +21,7 @@ from tablecrypt.manifests.entries import CACHE
 from tablecrypt.table.metadata import PARSED
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt_catalog import EncryptedSqlCatalog
-from tests.support.aws import AwsServer
-from tests.support.kill_points import MORTAL
+from tests.support.kill_points import MORTAL_IN_MEMORY
 from tests.support.plaintext import FolderStore, PlaintextFinding, findings
 from tests.support.s3_server import S3Server
 
@@ -116,8 +115,8 @@ class BucketStorage:
 class Scene:
     """The tables of one catalog. Nothing is remembered from one client to the next, so that every run asks the KMS."""
 
-    def __init__(self, storage: Storage, uri: str, aws: AwsServer) -> None:
-        self.storage, self._uri, self._aws = storage, uri, aws
+    def __init__(self, storage: Storage, uri: str) -> None:
+        self.storage, self._uri = storage, uri
         self._database: dict[str, list[dict[str, Any]]] = {}
         self.catalog().create_namespace_if_not_exists("db")
 
@@ -129,9 +128,7 @@ class Scene:
                 "py-catalog-impl": "tablecrypt_catalog.EncryptedSqlCatalog",
                 "uri": self._uri,
                 "warehouse": self.storage.warehouse,
-                "encryption.kms.cache-ttl-ms": "0",
-                **self._aws.kms_properties,
-                **MORTAL,
+                **MORTAL_IN_MEMORY,
                 **self.storage.properties,
             },
         )

@@ -8,8 +8,8 @@
                                                   once take one step more or less
 
 From the step of `dying_at` on every step raises, cleaning up included, so that storage and catalog are as kill -9 would leave them. A write
-that is killed leaves its first half. Storage and AWS KMS are counted where a catalog has the properties `MORTAL`, and the databases of SQL
-catalogs within `mortal_databases`. A commit of such a database counts as two steps for a death, one before and one after it has landed.
+that is killed leaves its first half. Storage and key service are counted where a catalog has the properties `MORTAL`, and the databases of
+SQL catalogs within `mortal_databases`. A commit of such a database counts as two steps for a death, one before and one after it has landed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeVar, cast
@@ -32,9 +32,12 @@ from sqlalchemy.orm import ORMExecuteState, Session
 from tablecrypt.errors import KmsError
 from tablecrypt.kms.aws import AwsKeyManagementClient
 from tablecrypt.kms.client import GeneratedKey
+from tablecrypt.kms.memory import MemoryKeyManagementClient
 
 MORTAL_IO: Final = "tests.support.kill_points.MortalFileIO"
 MORTAL: Final = {"py-io-impl": MORTAL_IO, "encryption.kms-type": "", "encryption.kms-impl": "tests.support.kill_points.MortalKms"}
+MORTAL_IN_MEMORY: Final = {**MORTAL, "encryption.kms-impl": "tests.support.kill_points.MortalMemoryKms", "encryption.kms.cache-ttl-ms": "0"}
+"""With a key service that no request goes to: for tests of one master key. Nothing is remembered, so that every run asks for keys."""
 _COMMIT: Final = "whether the commit's step is the one that goes wrong"
 _LOST: Final = OperationalError("the connection was lost on purpose", None, RuntimeError())
 
@@ -195,6 +198,19 @@ class MortalKms(AwsKeyManagementClient):
 
     def generate_key(self, wrapping_key_id: str, length: int = 16) -> GeneratedKey:
         return _of_kms("generate_key", lambda: AwsKeyManagementClient.generate_key(self, wrapping_key_id, length))
+
+
+class MortalMemoryKms(MemoryKeyManagementClient):
+    """A keyring of this process with one key, each of whose calls is a step."""
+
+    def __init__(self, properties: Mapping[str, str]) -> None:
+        super().__init__({"kms.memory.name": "mortal"}, {"alias/orders": bytes(range(32))})
+
+    def wrap_key(self, key: bytes, wrapping_key_id: str) -> bytes:
+        return _of_kms("wrap_key", lambda: MemoryKeyManagementClient.wrap_key(self, key, wrapping_key_id))
+
+    def unwrap_key(self, wrapped_key: bytes, wrapping_key_id: str) -> bytes:
+        return _of_kms("unwrap_key", lambda: MemoryKeyManagementClient.unwrap_key(self, wrapped_key, wrapping_key_id))
 
 
 def _of_kms(name: str, call: Callable[[], T]) -> T:

@@ -27,22 +27,23 @@ import logging
 from collections.abc import Mapping
 from typing import Final
 
-from pydantic import TypeAdapter, ValidationError
 from pyiceberg.catalog import METADATA_LOCATION
 from pyiceberg.table import StagedTable, Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.typedef import Identifier
 
 from tablecrypt import properties as names
-from tablecrypt.errors import FormatError, KeyIdChangedError, TamperedFileError
+from tablecrypt.errors import KeyIdChangedError, TamperedFileError
 from tablecrypt.table.canonical_metadata import hash_of, metadata_hash
 from tablecrypt.table.metadata import EncryptedTableMetadata, MetadataFile, has_encryption_traces
 from tablecrypt.table.table_files import folders_named, name_of
+from tablecrypt_catalog.pins import record
 from tablecrypt_catalog.pins.protected_columns import (
     PinnedColumn,
     columns_as_text,
     columns_from_text,
     columns_of,
+    from_text,
     leaves_of,
     merged_columns,
     taken,
@@ -55,7 +56,6 @@ METADATA_HASH: Final = "metadata_hash"
 DOCUMENT_HASH: Final = "tablecrypt.metadata-sha256"
 PROTECTED_COLUMNS: Final = "tablecrypt.protected-columns"
 FOLDERS: Final = "tablecrypt.folders"
-_FOLDERS: Final = TypeAdapter(tuple[str, ...])
 
 logger = logging.getLogger(__name__)
 
@@ -126,7 +126,7 @@ def pinned_columns(name: str, parameters: Mapping[str, str]) -> Mapping[int, Pin
     Raises:
         FormatError: the parameter cannot be read.
     """
-    return columns_from_text(parameters.get(PROTECTED_COLUMNS), f"{name}: the parameter {PROTECTED_COLUMNS} of its entry in the metastore")
+    return columns_from_text(parameters.get(PROTECTED_COLUMNS), _parameter(name, PROTECTED_COLUMNS))
 
 
 def trusted_folders(name: str, metadata: TableMetadata, metadata_location: str, parameters: Mapping[str, str]) -> tuple[str, ...]:
@@ -140,12 +140,11 @@ def trusted_folders(name: str, metadata: TableMetadata, metadata_location: str, 
         folders = folders_named(metadata)
         return folders if unpinned_metadata(parameters) is None else folders_on_first_sight(metadata_location, folders)
 
-    try:
-        return _FOLDERS.validate_json(text)
-    except ValidationError as error:
-        raise FormatError(
-            f"{name}: the parameter {FOLDERS} of its entry in the metastore cannot be read: register the table again"
-        ) from error
+    return from_text(record.FOLDERS, text, _parameter(name, FOLDERS), ())
+
+
+def _parameter(name: str, parameter: str) -> str:
+    return f"{name}: the parameter {parameter} of its entry in the metastore, which registering the table again renews,"
 
 
 def unpinned_metadata(parameters: Mapping[str, str]) -> str | None:

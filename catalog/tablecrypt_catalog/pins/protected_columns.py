@@ -29,7 +29,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 from pyiceberg.table.metadata import TableMetadata
@@ -42,6 +42,7 @@ from tablecrypt.keys.column_keys import COLUMN_PREFIX, ColumnMask, ColumnPolicy,
 from tablecrypt.keys.former_keys import FormerKey
 from tablecrypt.table.protection.policy import Leaves, keys_of_leaves, names_of_protected, taken_names
 
+P = TypeVar("P")
 StoredColumn = (
     tuple[int, str, str, int | None, list[str], str | None, int | None]
     | tuple[int, str, str, int | None, list[str], str | None]
@@ -91,7 +92,7 @@ def columns_of(metadata: TableMetadata) -> Mapping[int, PinnedColumn]:
 
     # A schema that was accepted on purpose, or at first sight, can be loaded: else nobody could rename what took the name. Whoever reads
     # or writes the table is told.
-    lost = {(each.owner, each.owned) for each in taken_names(names, policy, keys_of_leaves(policy, metadata.schema()))}
+    lost = {(each.owner, each.owned) for each in taken_names(names, policy, keys_of_leaves(policy, metadata.schema()).items())}
     names = {field_id: frozenset(name for name in known if (field_id, name) not in lost) for field_id, known in names.items()}
 
     return {
@@ -128,8 +129,18 @@ def columns_from_text(text: str | None, where: str) -> dict[int, PinnedColumn]:
     Raises:
         FormatError: the text cannot be read.
     """
+    stored: tuple[StoredColumn, ...] = from_text(_STORED, text, where, ())
+    return columns_from(stored)
+
+
+def from_text(form: TypeAdapter[P], text: str | None, where: str, default: P) -> P:
+    """Return what a pin of a catalog stores as JSON; the default where it stores nothing, as pins of before.
+
+    Raises:
+        FormatError: it cannot be read; `where` names the pin in it.
+    """
     try:
-        return {} if text is None else columns_from(_STORED.validate_json(text))
+        return default if text is None else form.validate_json(text)
     except ValidationError as error:
         raise FormatError(f"{where} cannot be read: {problem_of(error)}") from error
 
@@ -206,7 +217,7 @@ def taken(before: Mapping[int, PinnedColumn], now: Mapping[int, PinnedColumn], l
         leaves: the columns of the schema that is seen.
     """
     names = {field_id: each.names for field_id, each in before.items() if each.names and field_id in now}
-    for each in taken_names(names, ColumnPolicy(now), leaves):
+    for each in taken_names(names, ColumnPolicy(now), leaves.items()):
         key_id = now[each.owner].column_key_id
         return each.owner, f"has or had the name {each.owned!r}, and column {each.name!r}, which is not under {key_id!r}, takes it"
     return None

@@ -33,6 +33,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
+from pydantic import TypeAdapter
 from pyiceberg.table.metadata import TableMetadata, TableMetadataV1
 from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.update import (
@@ -54,6 +55,8 @@ from tablecrypt.table.protection.policy import Leaves
 from tablecrypt.table.table_files import WRITE_PATHS, folders_named
 from tablecrypt_catalog.pins.protected_columns import PinnedColumn, changed_columns, columns_of, leaves_of, merged_columns, taken, weaker
 
+FOLDERS: Final = TypeAdapter(tuple[str, ...])
+"""How the pins of a catalog store folders, in JSON."""
 _HASH_LENGTH: Final = 32
 _UNCONFIRMED: Final = "?"
 """Stands after the pinned location of a table of which only its own metadata says that it lies there."""

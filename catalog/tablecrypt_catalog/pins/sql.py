@@ -18,9 +18,9 @@ iceberg_tables that was changed by other means.
 from __future__ import annotations
 
 import json
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, cast
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.sql import IcebergTables
 from pyiceberg.typedef import Identifier
@@ -50,10 +50,9 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 from sqlalchemy.schema import CreateTable
 
-from tablecrypt._parsed_json import problem_of
 from tablecrypt.errors import ConfigurationError, FormatError
-from tablecrypt_catalog.pins.protected_columns import columns_as_text, columns_from_text
-from tablecrypt_catalog.pins.record import Head, TableVersion
+from tablecrypt_catalog.pins.protected_columns import columns_as_text, columns_from_text, from_text
+from tablecrypt_catalog.pins.record import FOLDERS, Head, TableVersion
 
 ROWS: Final = cast("Table", IcebergTables.__table__)
 """The table iceberg_tables, without what SQLAlchemy does for objects of its rows."""
@@ -96,10 +95,9 @@ PINS: Final = Table(
 )
 
 
-P = TypeVar("P")
+_WHERE: Final = f"a pin in the table {PINS.name}"
 _HEADS: Final = TypeAdapter(dict[str, tuple[int, int]])
 _RETIRED: Final = TypeAdapter(frozenset[str])
-_FOLDERS: Final = TypeAdapter(tuple[str, ...])
 
 
 def create_pins_table(engine: Engine, allowed: bool = True) -> None:
@@ -162,10 +160,10 @@ def pin_of_row(row: RowMapping) -> TableVersion | None:
         metadata_hash=row["metadata_hash"],
         last_sequence_number=_number(row["last_sequence_number"]),
         kek_hashes=frozenset(row["kek_hashes"].split()),
-        heads={name: Head(*head) for name, head in _parsed(_HEADS, row["heads"], {}).items()},
-        retired_keks=_parsed(_RETIRED, row["retired_keks"], frozenset()),
-        folders=_parsed(_FOLDERS, row["folders"], ()),
-        columns=columns_from_text(row["protected_columns"], f"a pin in the table {PINS.name}"),
+        heads={name: Head(*head) for name, head in from_text(_HEADS, row["heads"], _WHERE, {}).items()},
+        retired_keks=from_text(_RETIRED, row["retired_keks"], _WHERE, frozenset()),
+        folders=from_text(FOLDERS, row["folders"], _WHERE, ()),
+        columns=columns_from_text(row["protected_columns"], _WHERE),
     )
 
 
@@ -190,17 +188,10 @@ _ENTERED: Final = (
 )
 
 
-def _parsed(form: TypeAdapter[P], stored: str | None, default: P) -> P:
-    try:
-        return default if stored is None else form.validate_json(stored)
-    except ValidationError as error:
-        raise FormatError(f"a pin in the table {PINS.name} cannot be read: {problem_of(error)}") from error
-
-
 def _number(stored: object) -> int:
     """SQLite keeps text in a column of integers, if a client puts it there."""
     if not isinstance(stored, int):
-        raise FormatError(f"a pin in the table {PINS.name} cannot be read: {stored!r} is not a whole number")
+        raise FormatError(f"{_WHERE} cannot be read: {stored!r} is not a whole number")
     return stored
 
 

@@ -31,7 +31,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-import pyarrow as pa
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import FileFormat
 from pyiceberg.schema import Schema
@@ -48,11 +47,10 @@ from tablecrypt.maintenance.columns.footers import columns_of_deletes, name_mapp
 from tablecrypt.maintenance.columns.masks import MaskWork, masked_columns, may_hold_masks
 from tablecrypt.maintenance.reachable import FileKind, ReachableFile
 from tablecrypt.parquet.file_keys import FileKeys
-from tablecrypt.parquet.footer import FileCiphers, read_checked_end
-from tablecrypt.parquet.layout import FileLayout
+from tablecrypt.parquet.layout import encrypted_layout
 from tablecrypt.parquet.protected.hidden_columns import leaves_of
 from tablecrypt.parquet.protected.mapped_ids import with_mapped_ids
-from tablecrypt.parquet.storage import Source
+from tablecrypt.parquet.storage import source_of
 from tablecrypt.parquet.structs import FileMetaData
 from tablecrypt.printable import counted
 from tablecrypt.table.metadata import EncryptedTableMetadata
@@ -61,7 +59,6 @@ from tablecrypt.table.protection.policy import policy_of
 from tablecrypt.table.protection.write_barrier import changed_barrier, metrics_names
 
 THREADS: Final = 16
-NOTHING_UNDECLARED: Final[Mapping[int, KeyIdChangedError]] = {}
 _SHOWN: Final = 3
 _WITH_COLUMNS: Final = (FileKind.DATA, FileKind.EQUALITY_DELETES, FileKind.POSITION_DELETES)
 
@@ -130,10 +127,8 @@ def _columns_of_deletes(
 
 
 def _columns_in(io: FileIO, location: str, key_metadata: StandardKeyMetadata, mapping: NameMapping, policy: ColumnPolicy) -> ColumnsInFile:
-    with io.new_input(location).open() as stream:
-        file = stream if isinstance(stream, pa.NativeFile) else pa.PythonFile(stream, mode="r")
-        _, footer = read_checked_end(file, int(file.size()), key_metadata, location)
-        layout = FileLayout(Source(file, location), footer, FileCiphers(footer, FileKeys.of_table_file(key_metadata)))
+    with io.new_input(location).open() as stored:
+        layout = encrypted_layout(source_of(stored, location), FileKeys.of_table_file(key_metadata))
         if not layout.rows:
             # Its columns hold no values, under whatever key.
             return ColumnsInFile()
@@ -178,7 +173,7 @@ def column_findings(
     table_key_id: str,
     files: Iterable[ReachableFile],
     columns: Mapping[str, ColumnsInFile],
-    undeclared: Mapping[int, KeyIdChangedError] = NOTHING_UNDECLARED,
+    undeclared: Mapping[int, KeyIdChangedError],
 ) -> Iterator[Finding]:
     """Yield what is wrong with the protected columns of a table. Pure.
 

@@ -324,7 +324,7 @@ def unfinished_operation(file: StoredFile, io: FileIO) -> str | None:
     return operation if are_wrapped_keys(content) else None
 
 
-def orphan_findings(files: Iterable[StoredFile], starts: dict[str, FileStart], folder: Folder, knows_all: bool = True) -> Iterator[Finding]:
+def orphan_findings(files: Iterable[StoredFile], starts: dict[str, FileStart], folder: Folder, knows_all: bool) -> Iterator[Finding]:
     """Yield what files are that the table does not know, by how they begin.
 
     Args:

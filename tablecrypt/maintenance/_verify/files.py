@@ -64,7 +64,7 @@ class FileFindings:
     rows: int | None = None
 
 
-def verify_ags1(raw: InputStream, key_metadata: StandardKeyMetadata, location: str, full: bool = True) -> FileFindings:
+def verify_ags1(raw: InputStream, key_metadata: StandardKeyMetadata, location: str, full: bool) -> FileFindings:
     """Authenticate a file.
 
     Args:
@@ -147,8 +147,8 @@ def verify_parquet(
     raw: InputStream,
     key_metadata: StandardKeyMetadata,
     location: str,
-    full: bool = True,
-    hidden_columns: Mapping[tuple[int, bytes], Secret] | None = None,
+    full: bool,
+    hidden_columns: Mapping[tuple[int, bytes], Secret] | None,
 ) -> FileFindings:
     """Authenticate a file.
 

@@ -180,7 +180,7 @@ class _Added:
         return added_keys(self.entries)
 
 
-def add_column_keys(table: Table, *, write_only: bool = False) -> None:
+def add_column_keys(table: Table, *, write_only: bool) -> None:
     """Commit the column keys that new values of the table's protected columns go under, where it lacks some.
 
     Args:
@@ -246,7 +246,7 @@ def _rotation(table: EncryptedTable) -> _Change:
 
 
 def _under_new_keks(
-    table: EncryptedTable, ring: KeyRing, entries: Iterable[EncryptedKey], retired: Iterable[str], gone: Iterable[str] = ()
+    table: EncryptedTable, ring: KeyRing, entries: Iterable[EncryptedKey], retired: Iterable[str], gone: Iterable[str]
 ) -> _Change:
     """Return the change that wraps column keys under new KEKs of their master keys, and lets others go."""
     columns = table.io.manager.columns

@@ -129,18 +129,19 @@ def _possible(expression: BooleanExpression, names: frozenset[str]) -> BooleanEx
     return expression
 
 
-def shape_of(expression: BooleanExpression) -> str:
-    """Return an unbound filter with a question mark in place of each value: "customer_id = ?"."""
-    return _shape(expression)
+def shape_of(expression: BooleanExpression, outer: type[BooleanExpression] | None = None) -> str:
+    """Return an unbound filter with a question mark in place of each value: "customer_id = ?".
 
-
-def _shape(expression: BooleanExpression, outer: type[BooleanExpression] | None = None) -> str:
+    Args:
+        expression: the filter.
+        outer: And or Or, if the filter is a side of one; the text has parentheses where they differ.
+    """
     if isinstance(expression, (And, Or)):
         kind = And if isinstance(expression, And) else Or
-        text = f"{_shape(expression.left, kind)} {'and' if kind is And else 'or'} {_shape(expression.right, kind)}"
+        text = f"{shape_of(expression.left, kind)} {'and' if kind is And else 'or'} {shape_of(expression.right, kind)}"
         return text if outer in (None, kind) else f"({text})"
     if isinstance(expression, Not):
-        return f"not ({_shape(expression.child)})"
+        return f"not ({shape_of(expression.child)})"
     if isinstance(expression, UnboundPredicate) and isinstance(expression.term, Reference):
         return f"{expression.term.name} {_OPERATORS.get(type(expression), '?')}"
 

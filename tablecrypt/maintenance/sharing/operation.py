@@ -209,8 +209,10 @@ class _Sharing:
 
         # A share that was cut short is remembered. Other files may be those of a table whose metadata lies elsewhere, and the end of the
         # share would take them.
-        if str(self.share_uuid) not in said_of_shares(self.table.metadata) and (others := self.states.others):
-            raise ConfigurationError(f"{self.location} holds files that are no share's, such as {others[0]}: choose another location")
+        if str(self.share_uuid) not in said_of_shares(self.table.metadata) and (others := self.states.others()):
+            raise ConfigurationError(
+                f"{self.location} holds files that are no share's, such as {next(iter(others))}: choose another location"
+            )
 
     def known(self) -> ShareRecord:
         """Return what the table remembers of the share that is to be brought up to date."""

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final
@@ -119,29 +119,19 @@ class States:
         own = {location: found["generation"] for location in self.tables if (found := self._own(location))}
         generations = {*own.values(), *((remembered["generation"],) if remembered else ())}
         is_abandoned = own.keys() == self.tables.keys()
-        return [*sorted(own), *sorted(self.others if is_abandoned else self._others_of(generations))]
+        others = (location for location, generation in self.others().items() if is_abandoned or generation in generations)
+        return [*sorted(own), *sorted(others)]
 
-    @property
-    def others(self) -> list[str]:
-        """What is named like files of states beside their metadata.json, whosever it is."""
-        return self._others_of(None)
-
-    def _others_of(self, generations: Collection[str] | None) -> list[str]:
-        """Return what is named like files of states beside their metadata.json.
-
-        Args:
-            generations: of which states; None for all.
-        """
+    def others(self) -> dict[str, str]:
+        """List what is named like files of states beside their metadata.json, whosever it is: by location, the generation."""
         # What lies behind a link is not in this folder: nothing of it is the share's.
         listed = (file.location for file in stored_files(self.io.inner, self.location))
         stored = [location for location in listed if not is_beyond_a_link(self.location, location)]
         of_others = self._tables_below(stored)
         found = {location: _OTHERS.fullmatch(location.removeprefix(f"{self.location}/")) for location in stored}
-        return [
-            location
-            for location, match in found.items()
-            if match and (generations is None or match["generation"] in generations) and not location.startswith(of_others)
-        ]
+        return {
+            location: match["generation"] for location, match in found.items() if match is not None and not location.startswith(of_others)
+        }
 
     def _tables_below(self, stored: Iterable[str]) -> tuple[str, ...]:
         """Return the folders of tables inside the share's folder, by where metadata files lie."""
@@ -157,9 +147,11 @@ class States:
         if len(own) < len(self.tables):
             return False
 
-        for _, location, generation in own[:-1]:
-            # Whoever writes here can name a state as the files of another table in this folder, or behind a link, are named.
-            for other in self._others_of((generation,)):
+        replaced = own[:-1]
+        # Whoever writes here can name a state as the files of another table in this folder, or behind a link, are named.
+        others = self.others() if replaced else {}
+        for _, location, generation in replaced:
+            for other in (each for each, belongs_to in others.items() if belongs_to == generation):
                 self.io.delete(other)
             # Last: a run that was killed here finds by it what is left to delete.
             self.io.delete(location)

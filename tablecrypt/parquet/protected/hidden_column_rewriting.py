@@ -79,7 +79,7 @@ def rewrite_protected(
     replacements: Mapping[int, Replacement | None],
     hidden_key: KeyByField,
     location: str,
-    mapping: Sequence[MappedColumn] | None = None,
+    mapping: Sequence[MappedColumn] | None,
 ) -> RewrittenFile:
     """Write a file again, in which these columns are protected and no others.
 
@@ -104,7 +104,7 @@ def rewrite_protected(
 
 
 def values_under_file_key(
-    source: object, key_metadata: StandardKeyMetadata, field_id: int, location: str, mapping: Sequence[MappedColumn] | None = None
+    source: object, key_metadata: StandardKeyMetadata, field_id: int, location: str, mapping: Sequence[MappedColumn] | None
 ) -> Iterator[pa.ChunkedArray]:
     """Yield the values of a column under the file's own key, one row group at a time; null where a struct around it is null.
 

@@ -108,7 +108,7 @@ def _check_declared_names(metadata: EncryptedTableMetadata, io: TableFileIO) -> 
     declarations = Declarations(io.manager.columns, metadata.key_ring, str(metadata.table_uuid))
     declared = {field_id: chain.from_iterable(declarations.newest(field_id).values()) for field_id in policy.columns}
     names = {field_id: frozenset(folded(name) for each in found for name in each.names) for field_id, found in declared.items()}
-    for taken in taken_names(names, policy, keys_of_leaves(policy, schema)):
+    for taken in taken_names(names, policy, keys_of_leaves(policy, schema).items()):
         raise KeyIdChangedError(taken_message(taken, policy.columns[taken.owner].column_key_id, schema))
 
 

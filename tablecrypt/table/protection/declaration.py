@@ -126,7 +126,7 @@ def declared_at_creation(properties: Mapping[str, Any], schema: Schema) -> dict[
     return declared
 
 
-def declared_by_update(metadata: TableMetadata, updates: Mapping[str, Any], of_catalog: Mapping[str, Any] = NOTHING) -> Declaration:
+def declared_by_update(metadata: TableMetadata, updates: Mapping[str, Any], of_catalog: Mapping[str, Any]) -> Declaration:
     """Return the effect of setting these properties.
 
     Args:
@@ -176,7 +176,7 @@ def declared_by_schema(metadata: TableMetadata, of_catalog: Mapping[str, Any]) -
     return {name: value for name, value in declared.items() if metadata.properties.get(name) != value}
 
 
-def declared_by_removal(metadata: TableMetadata, removals: Iterable[str], of_catalog: Mapping[str, Any] = NOTHING) -> Declaration:
+def declared_by_removal(metadata: TableMetadata, removals: Iterable[str], of_catalog: Mapping[str, Any]) -> Declaration:
     """Return the effect of removing these properties.
 
     Raises:

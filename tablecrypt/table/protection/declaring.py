@@ -78,7 +78,7 @@ class DeclarationChanges:
 
 
 def declaration_updates(
-    before: EncryptedTableMetadata, updates: tuple[TableUpdate, ...], maker: ColumnKeyMaker, given: Iterable[str] = ()
+    before: EncryptedTableMetadata, updates: tuple[TableUpdate, ...], maker: ColumnKeyMaker, given: Iterable[str]
 ) -> tuple[TableUpdate, ...]:
     """Return the updates by which the declarations follow others: see `declaration_changes`.
 

@@ -367,15 +367,15 @@ def keys_of_leaves(policy: ColumnPolicy, schema: Schema) -> Leaves:
     }
 
 
-def taken_names(names: Names, policy: ColumnPolicy, leaves: Leaves) -> Iterator[TakenName]:
+def taken_names(names: Names, policy: ColumnPolicy, leaves: Iterable[tuple[int, tuple[str, str | None]]]) -> Iterator[TakenName]:
     """Yield each name that was taken.
 
     Args:
         names: that belong to protected columns.
         policy: the table's, with columns that were dropped.
-        leaves: of the current schema, see `keys_of_leaves`.
+        leaves: of the current schema, as the items of `keys_of_leaves`.
     """
-    compared = [(taker, name, folded(name), key) for taker, (name, key) in leaves.items()]
+    compared = [(taker, name, folded(name), key) for taker, (name, key) in leaves]
     for owner, belonging in names.items():
         if (column := policy.columns.get(owner)) is None:
             continue
@@ -400,20 +400,19 @@ def check_names(metadata: TableMetadata, touched: Container[int] | None = None) 
 
     policy, schema = ColumnPolicy.from_properties(metadata.properties), metadata.schema()
     leaves = keys_of_leaves(policy, schema)
-    for taken in taken_names(names, policy, leaves):
+    for taken in taken_names(names, policy, leaves.items()):
         # Right-holders may have written values of the protected column into the other one, and anybody may have put his own there: neither
         # column is what its name says. The others are.
         if touched is None or taken.taker in touched or taken.owner in touched:
             raise ConfigurationError(taken_message(taken, policy.columns[taken.owner].column_key_id, schema))
 
     # In a file without field ids a column is the one that its name is mapped to, whatever the schema calls that.
-    for field_id, name in _mapped_names(metadata):
-        named = {field_id: (name, leaves[field_id][1])} if field_id in leaves else {}
-        for taken in taken_names(names, policy, named):
-            raise ConfigurationError(
-                f"the property {TableProperties.DEFAULT_NAME_MAPPING} gives the name {name!r} of the protected column with field id "
-                f"{taken.owner} to column {schema.find_column_name(field_id)!r}: set it as it was"
-            )
+    mapped = ((field_id, (name, leaves[field_id][1])) for field_id, name in _mapped_names(metadata) if field_id in leaves)
+    for taken in taken_names(names, policy, mapped):
+        raise ConfigurationError(
+            f"the property {TableProperties.DEFAULT_NAME_MAPPING} gives the name {taken.name!r} of the protected column with field id "
+            f"{taken.owner} to column {schema.find_column_name(taken.taker)!r}: set it as it was"
+        )
 
 
 def _mapped_names(metadata: TableMetadata) -> Iterator[tuple[int, str]]:

@@ -124,6 +124,15 @@ SPECS: Final = {
         PartitionField(5, 1002, DayTransform(), "day_of_local"),
         PartitionField(4, 1003, HourTransform(), "hour"),
     ),
+    "calendar of others": PartitionSpec(
+        PartitionField(3, 1000, MonthTransform(), "month"),
+        PartitionField(4, 1001, YearTransform(), "year"),
+        PartitionField(5, 1002, HourTransform(), "hour_of_local"),
+        PartitionField(5, 1003, YearTransform(), "year_of_local"),
+        PartitionField(4, 1004, DayTransform(), "day_of_instant"),
+        PartitionField(3, 1005, DayTransform(), "day_of_day"),
+        PartitionField(5, 1006, MonthTransform(), "month_of_local"),
+    ),
 }
 
 
@@ -413,11 +422,10 @@ def test_rows_of_the_partition_of_null_are_changed_as_all_others(spark: SparkSes
 @pytest.mark.parametrize(
     ("spec", "properties"),
     [
-        (PartitionSpec(), {}),
         (PartitionSpec(PartitionField(2, 1000, BucketTransform(4), "bucket")), {"write.spark.accept-any-schema": "true"}),
         (PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "ref")), dict.fromkeys(ROW_MODES, "merge-on-read")),
     ],
-    ids=["plain", "bucket", "value"],
+    ids=["bucket", "value"],
 )
 def test_uuids_are_written_as_text_and_found_by_it(
     spark: SparkSession, prod: Lake, new_name: str, spec: PartitionSpec, properties: Mapping[str, str]

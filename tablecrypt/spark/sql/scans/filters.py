@@ -135,7 +135,7 @@ def pruning_filter(predicates: Sequence[Predicate], read: Schema, table: Schema)
         read: the schema whose names the predicates have.
         table: the table's current schema, whose names the result has.
     """
-    return reduce(ice.And, [each for each in (_translated(predicate, read, table) for predicate in predicates) if each], _everything())
+    return reduce(ice.And, [each for each in (_translated(predicate, read, table) for predicate in predicates) if each], AlwaysTrue())
 
 
 def exact_filter(predicates: Sequence[Predicate], schema: Schema) -> BooleanExpression | None:
@@ -143,11 +143,7 @@ def exact_filter(predicates: Sequence[Predicate], schema: Schema) -> BooleanExpr
     translated = [_translated(predicate, schema, schema) for predicate in predicates]
     if any(each is None for each in translated):
         return None
-    return reduce(ice.And, [each for each in translated if each], _everything())
-
-
-def _everything() -> BooleanExpression:
-    return AlwaysTrue()
+    return reduce(ice.And, [each for each in translated if each], AlwaysTrue())
 
 
 def expression_of(predicate: Predicate, read: Schema, table: Schema) -> BooleanExpression:

@@ -132,7 +132,7 @@ def layout_of(
     }
 
 
-def sort_order_of(metadata: TableMetadata, options: SqlWriteOptions, source_columns: SourceColumns | None = None) -> int | None:
+def sort_order_of(metadata: TableMetadata, options: SqlWriteOptions, source_columns: SourceColumns | None) -> int | None:
     """Return the id of the table's sort order where `layout_of` has rows sorted by all of it; None for a table without one."""
     if not options.uses_layout:
         return None

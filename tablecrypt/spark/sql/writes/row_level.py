@@ -10,7 +10,7 @@ what these are. So each change is checked against the very files and condition t
 
 Raises:
     ConfigurationError: a mode, an isolation level or a condition that is not served.
-    FormatError: tasks delete rows that the query did not read.
+    FormatError: tasks delete rows of files that the query did not read, or that these do not have.
     ValidationException: others changed rows that this change is about. Nothing is committed.
 """
 
@@ -27,6 +27,7 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.schema import Schema
 from pyroaring import BitMap64
 
+from tablecrypt.engines.changes import marked_files
 from tablecrypt.errors import ConfigurationError, FormatError
 from tablecrypt.files.encrypting_file_io import refuse_restricted
 from tablecrypt.keys.column_keys import told_until
@@ -40,7 +41,6 @@ from tablecrypt.spark.tables import readable_columns
 from tablecrypt.spark.write import WriteOptions, commit_change
 from tablecrypt.table._pyiceberg.whole_files import WholeFiles
 from tablecrypt.table.filters import with_sql_null_semantics
-from tablecrypt.table.planning import EncryptedFileScanTask
 from tablecrypt.table.protection.visible_columns import ERROR
 from tablecrypt.table.row_changes import RowChange, is_merge_on_read, row_mode
 
@@ -112,7 +112,7 @@ def changed_rows(
     # The conditions of the scans: by these files were skipped, so they say on which rows the result depends.
     change = RowChange(reduce(Or, (scan.plan.row_filter for scan in scans), cast("BooleanExpression", AlwaysFalse())))
     if _is_delta(loaded, command):
-        change.position_deleted = _position_deleted(scans, deleted)
+        change.position_deleted = marked_files({task.file.file_path: task for scan in scans for task in scan.plan.tasks}, deleted)
         change.added = files
     # A copy-on-write job has written the rows that stay, so a position beside them is a forged or mistaken one.
     elif deleted:
@@ -126,15 +126,6 @@ def changed_rows(
 
 def _is_delta(loaded: LoadedTable, command: str) -> bool:
     return is_merge_on_read(row_mode(loaded.located.table.metadata.properties, f"write.{command}.mode"))
-
-
-def _position_deleted(scans: Sequence[ReadFiles], deleted: Mapping[str, BitMap64]) -> list[tuple[EncryptedFileScanTask, BitMap64]]:
-    tasks = {task.file.file_path: task for scan in scans for task in scan.plan.tasks}
-    for location, positions in deleted.items():
-        # A forged result must not delete rows of files that the statement did not read, nor name rows that no file has.
-        if location not in tasks or not len(positions) or positions.max() >= tasks[location].file.record_count:
-            raise FormatError(f"{location}: a task deletes rows that its query did not read")
-    return [(tasks[location], positions) for location, positions in deleted.items()]
 
 
 @operation
