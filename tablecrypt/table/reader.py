@@ -42,13 +42,13 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.schema import Schema
 from pyiceberg.table import ALWAYS_TRUE, FileScanTask, TableProperties
 from pyiceberg.table.metadata import TableMetadata
-from pyiceberg.types import ListType, MapType, TimestampNanoType, TimestamptzNanoType
+from pyiceberg.types import ListType, MapType
 
 from tablecrypt.errors import FormatError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO, is_local, refuse_restricted
 from tablecrypt.keys.nested_columns import all_ancestors, displaced
 from tablecrypt.parquet.uniform import PositionedBatch, ReadRequest, kept, passing
-from tablecrypt.table._pyiceberg.arrow import column_projection_values, stored_schema, to_requested_schema
+from tablecrypt.table._pyiceberg.arrow import column_projection_values, has_nanosecond_columns, stored_schema, to_requested_schema
 from tablecrypt.table.data_file_reader import FileInMicroseconds, OpenedFile, has_nanoseconds, opened_file
 from tablecrypt.table.deletes import DeleteReader, TaskDeletes
 from tablecrypt.table.filters import DeleteFilter, RowFilter, pruned
@@ -143,9 +143,7 @@ class TaskReader:
 
     @cached_property
     def _has_nanoseconds(self) -> bool:
-        """Whether the table itself has such columns: then a file's are what they are."""
-        schema = self._table_metadata.schema()
-        return any(isinstance(schema.find_type(each), (TimestampNanoType, TimestamptzNanoType)) for each in schema.field_ids)
+        return has_nanosecond_columns(self._table_metadata.schema())
 
     def batches(self, task: FileScanTask) -> Iterator[pa.RecordBatch]:
         """Yield a task's rows; none of the batches is empty.

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
+import pyarrow as pa
+import pyarrow.orc
 import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import CommitFailedException, TableAlreadyExistsError
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
+from pyiceberg.schema import Schema
 from pyiceberg.table import Table, TableProperties
 from pyiceberg.typedef import Record
-from pyiceberg.types import LongType
+from pyiceberg.types import ListType, LongType, NestedField, TimestampType, TimestamptzType
 
 from tablecrypt import orc
 from tablecrypt.errors import ConfigurationError, FormatError, KeyNotFoundError
@@ -235,30 +240,62 @@ def test_properties_of_encrypted_tables_that_somebody_put_into_a_plain_one_stop_
     assert contents(catalog_of_both.load_table(into or table.name())) == rows
 
 
-def test_masks_of_encrypted_orc_columns_do_not_take_the_place_of_their_values(catalog_of_both: Catalog) -> None:
-    """Whoever reads such a file without its keys gets masks and no error. They were migrated, and the file with the values was deleted."""
-    names = SCHEMA.name_mapping.model_dump_json()
-    plain = catalog_of_both.create_table("db.rows", SCHEMA, properties={TableProperties.DEFAULT_NAME_MAPPING: names})
-    stored = path_of(plain.location()) / "data" / "encrypted.orc"
+def _plain_orc_table(catalog: Catalog, schema: Schema, write: Callable[[Path], None], rows: int) -> Table:
+    """A plain table with one ORC file, found by the names of its columns."""
+    names = schema.name_mapping.model_dump_json()
+    plain = catalog.create_table("db.rows", schema, properties={TableProperties.DEFAULT_NAME_MAPPING: names})
+    stored = path_of(plain.location()) / "data" / "rows.orc"
     stored.parent.mkdir(parents=True)
-    orc.write_table(rows(0), stored, encrypt={"pii": ["note"]}, mask={"note": "redact"}, keys=local_keys())
+    write(stored)
     file = DataFile.from_args(
         content=DataFileContent.DATA,
         file_path=f"file://{stored}",
         file_format=FileFormat.ORC,
         partition=Record(),
-        record_count=20,
+        record_count=rows,
         file_size_in_bytes=stored.stat().st_size,
     )
     file.spec_id = 0
     with plain.transaction() as transaction, transaction.update_snapshot().fast_append() as append:
         append.append_data_file(file)
 
-    with pytest.raises(ConfigurationError, match=r"encrypted\.orc: an ORC file with encrypted columns"):
+    return plain
+
+
+def test_masks_of_encrypted_orc_columns_do_not_take_the_place_of_their_values(catalog_of_both: Catalog) -> None:
+    """Whoever reads such a file without its keys gets masks and no error. They were migrated, and the file with the values was deleted."""
+
+    def write(stored: Path) -> None:
+        orc.write_table(rows(0), stored, encrypt={"pii": ["note"]}, mask={"note": "redact"}, keys=local_keys())
+
+    plain = _plain_orc_table(catalog_of_both, SCHEMA, write, 20)
+    with pytest.raises(ConfigurationError, match=r"rows\.orc: an ORC file with encrypted columns"):
         migrate(plain, MASTER_KEY)
 
     assert not isinstance(catalog_of_both.load_table("db.rows"), EncryptedTable)
-    assert orc.read_table(stored, local_keys()).num_rows == 20
+    assert orc.read_table(path_of(plain.location()) / "data" / "rows.orc", local_keys()).num_rows == 20
+
+
+MOMENTS: Final = Schema(NestedField(1, "at", TimestampType()), NestedField(2, "all", ListType(3, TimestamptzType())))
+
+
+def test_timestamps_in_orc_which_arrow_reads_in_nanoseconds_become_the_tables(catalog_of_both: Catalog) -> None:
+    moment = dt.datetime(2020, 5, 1, 12, 0, 0, 5)
+    stored = pa.table({"at": [moment, None], "all": [None, [moment.replace(tzinfo=dt.UTC)]]}, schema=MOMENTS.as_arrow())
+    migrate(_plain_orc_table(catalog_of_both, MOMENTS, partial(pyarrow.orc.write_table, stored), 2), MASTER_KEY)
+
+    assert catalog_of_both.load_table("db.rows").scan().to_arrow().to_pylist() == stored.to_pylist()
+
+
+def test_moments_in_orc_that_arrow_does_not_read_are_refused(catalog_of_both: Catalog) -> None:
+    stored = pa.table({"at": [dt.datetime(9999, 12, 31)], "all": [None]}, schema=MOMENTS.as_arrow())
+    plain = _plain_orc_table(catalog_of_both, MOMENTS, partial(pyarrow.orc.write_table, stored), 1)
+    with pytest.raises(
+        FormatError, match=r"rows\.orc: pyarrow does not read this ORC file, .* write its rows again as Parquet, by the engine"
+    ):
+        migrate(plain, MASTER_KEY)
+
+    assert not isinstance(catalog_of_both.load_table("db.rows"), EncryptedTable)
 
 
 def test_a_location_that_somebody_edited_is_not_the_tables_after_a_commit_to_it(catalog_of_both: Catalog) -> None:

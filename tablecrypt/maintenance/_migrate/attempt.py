@@ -34,10 +34,10 @@ from typing import Any, ClassVar, Final, cast
 import fastavro
 import pyarrow as pa
 from pyiceberg.io import FileIO
-from pyiceberg.io.pyarrow import ArrowScan, schema_to_pyarrow
+from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat, ManifestEntry, ManifestEntryStatus, ManifestFile
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
-from pyiceberg.table import ALWAYS_TRUE, FileScanTask, Table
+from pyiceberg.table import FileScanTask, Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.snapshots import Operation, Snapshot
@@ -65,7 +65,7 @@ from tablecrypt.manifests.manifest_list import parse_manifest_list
 from tablecrypt.manifests.records import DATA_FILE_POSITIONS, FORMAT_VERSION, EncryptedDataFile, is_deletion_vector
 from tablecrypt.orc.source import FileSource
 from tablecrypt.orc.tail import read_tail
-from tablecrypt.table._pyiceberg.arrow import read_plain_deletes
+from tablecrypt.table._pyiceberg.arrow import PlainScan, read_plain_deletes
 from tablecrypt.table.datasets.castable import cast_batch
 from tablecrypt.table.file_entries import FileEntryCodec
 from tablecrypt.table.foreign_engines import location_provider
@@ -362,12 +362,17 @@ def rewritten_entry(metadata: EncryptedTableMetadata, file: DataFile, done: File
 
 
 def _rows(metadata: EncryptedTableMetadata, io: EncryptingFileIO, file: DataFile) -> pa.RecordBatchReader:
-    schema = metadata.schema()
-    arrow_schema = schema_to_pyarrow(schema, include_field_ids=False)
+    arrow_schema = schema_to_pyarrow(metadata.schema(), include_field_ids=False)
 
     def batches() -> Iterator[pa.RecordBatch]:
-        for batch in ArrowScan(metadata, io.inner, schema, ALWAYS_TRUE).to_record_batches([FileScanTask(file)]):
-            yield cast_batch(batch, arrow_schema)
+        try:
+            for batch in PlainScan(metadata, io.inner).to_record_batches([FileScanTask(file)]):
+                yield cast_batch(batch, arrow_schema)
+        except pa.ArrowInvalid as error:
+            raise FormatError(
+                f"{file.file_path}: pyarrow does not read this ORC file, which may have moments before 1677-09-22 or after 2262-04-11, or "
+                "text that is not UTF-8: write its rows again as Parquet, by the engine that wrote it, and migrate then"
+            ) from error
 
     return pa.RecordBatchReader.from_batches(arrow_schema, batches())
 

@@ -1,5 +1,6 @@
 """Arrow data in PyIceberg's terms: schema evolution, defaults, partitions and filters as PyIceberg reads and writes them.
 
+ArrowScan: _downcast_ns_timestamp_to_us              a plain table's ORC, when it is migrated
 ArrowProjectionVisitor: _cast_if_needed, _construct_field
 _check_pyarrow_schema_compatible                     what PyIceberg accepts as a DataFrame, we accept
 _get_column_projection_values                        identity-partition columns
@@ -17,26 +18,31 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.expressions.visitors import _InclusiveMetricsEvaluator as InclusiveMetricsEvaluator
+from pyiceberg.io import FileIO
 from pyiceberg.io.fileformat import FileFormatModel
-from pyiceberg.io.pyarrow import ArrowAccessor, ArrowProjectionVisitor, pyarrow_to_schema, schema_to_pyarrow
+from pyiceberg.io.pyarrow import ArrowAccessor, ArrowProjectionVisitor, ArrowScan, pyarrow_to_schema, schema_to_pyarrow
 from pyiceberg.io.pyarrow import _check_pyarrow_schema_compatible as check_pyarrow_schema_compatible
 from pyiceberg.io.pyarrow import _get_column_projection_values as column_projection_values
 from pyiceberg.io.pyarrow import _get_field_from_arrow_table as field_of_arrow_table
 from pyiceberg.io.pyarrow import _get_parquet_writer_kwargs as parquet_writer_kwargs
 from pyiceberg.io.pyarrow import _read_deletes as read_plain_deletes
 from pyiceberg.schema import Schema, visit_with_partner
+from pyiceberg.table import ALWAYS_TRUE
+from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.name_mapping import parse_mapping_from_json
 from pyiceberg.typedef import EMPTY_DICT
-from pyiceberg.types import ListType, MapType, NestedField
+from pyiceberg.types import ListType, MapType, NestedField, TimestampNanoType, TimestamptzNanoType
 
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.manifests.records import FORMAT_VERSION
 
 __all__ = [
     "InclusiveMetricsEvaluator",
+    "PlainScan",
     "check_pyarrow_schema_compatible",
     "column_projection_values",
     "field_of_arrow_table",
+    "has_nanosecond_columns",
     "parquet_writer_kwargs",
     "read_plain_deletes",
     "stored_schema",
@@ -55,6 +61,25 @@ def stored_schema(serialized: bytes, name_mapping: str | None) -> Schema:
     mapping = parse_mapping_from_json(name_mapping) if name_mapping else None
     arrow_schema = pa.ipc.read_schema(pa.py_buffer(serialized))
     return pyarrow_to_schema(arrow_schema, mapping, downcast_ns_timestamp_to_us=False, format_version=FORMAT_VERSION)
+
+
+def has_nanosecond_columns(schema: Schema) -> bool:
+    """Whether a table has timestamps in nanoseconds, at any level. Without any, those of a file are read in microseconds."""
+    return any(isinstance(schema.find_type(each), (TimestampNanoType, TimestamptzNanoType)) for each in schema.field_ids)
+
+
+class PlainScan(ArrowScan):
+    """A scan of a plain table, in the columns of its current schema.
+
+    Args:
+        metadata: the table's.
+        io: the plain FileIO.
+    """
+
+    def __init__(self, metadata: TableMetadata, io: FileIO) -> None:
+        super().__init__(metadata, io, metadata.schema(), ALWAYS_TRUE)
+        # Arrow reads ORC in nanoseconds whatever was written.
+        self._downcast_ns_timestamp_to_us = not has_nanosecond_columns(metadata.schema())
 
 
 class NullKeepingProjection(ArrowProjectionVisitor):
