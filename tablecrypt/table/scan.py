@@ -50,6 +50,7 @@ from tablecrypt.table.filters import fitted
 from tablecrypt.table.foreign_engines import ScanForOthers
 from tablecrypt.table.lineage import LINEAGE_FIELDS, ROW_ID, with_lineage
 from tablecrypt.table.planning import EncryptedFileScanTask, PlanCounts, ScanPlanner, listed_manifests
+from tablecrypt.table.protection.policy import check_names_in
 from tablecrypt.table.protection.visible_columns import ERROR, MASK, refuse_masks_to_engine
 from tablecrypt.table.reader import ReadOptions, TaskReader, prefetched
 
@@ -162,13 +163,17 @@ class EncryptedDataScan(_ReadByEngines, DataScan):
         """Return the selected columns: the table's in the table's order, then selected lineage columns."""
         lineage = tuple(field for field in LINEAGE_FIELDS if field.name in self.selected_fields)
         if not lineage:
-            return super().projection()
+            return self._own_projection()
         own = tuple(name for name in self.selected_fields if name not in {field.name for field in lineage})
         schema = self.update(selected_fields=own)._own_projection() if own else Schema()
         return with_lineage(schema, lineage)
 
     def _own_projection(self) -> Schema:
-        return super().projection()
+        projected = super().projection()
+        # The current schema's names are checked where values are read, and with them those of what a filter looks at.
+        if self.snapshot_id is not None and (snapshot := self.snapshot()) is not None:
+            check_names_in(self.table_metadata, snapshot, projected)
+        return projected
 
     def rows_with_lineage(self, task: FileScanTask) -> pa.Table:
         """Return all live rows of one data file, whether they match the filter or not: the table's columns, then those of lineage.

@@ -13,6 +13,7 @@ import uuid
 from collections.abc import Callable, Sequence
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -25,11 +26,13 @@ from tablecrypt import maintenance as m
 from tablecrypt.errors import ConfigurationError, KeyIdChangedError
 from tablecrypt.maintenance import FindingKind
 from tablecrypt.table.protection.policy import folded, names_of_protected
+from tablecrypt.table.snapshots import CommitOptions
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt_catalog import EncryptedSqlCatalog
 from tests.support.edited_metadata import put_as_next_version
 from tests.support.moved_names import EXCHANGED, MOVES, RENAMED_AND_ADDED, TEXT, Step, added, renamed, take
-from tests.support.protected_tables import EMAIL, SSN, Clients, declare, loaded, opened_by_table_key, protected_table
+from tests.support.protected_tables import COLUMN_KEY, EMAIL, SSN, Clients, declare, loaded, opened_by_table_key, protected_table
+from tests.support.tables import metadata_of
 
 ROWS = pa.table({"id": [1, 2], "ssn": ["SSN-0001", "SSN-0002"], "note": ["a", "b"]})
 TAKEN = "takes the name of the protected column"
@@ -54,6 +57,11 @@ def forge(both: Clients, folder: Path, steps: Sequence[Step], *, forgotten: bool
     metadata = json.loads(transaction.table_metadata.model_dump_json())
     if forgotten:
         metadata["schemas"] = [each for each in metadata["schemas"] if each["schema-id"] == metadata["current-schema-id"]]
+    put(both, folder, metadata)
+
+
+def put(both: Clients, folder: Path, metadata: dict[str, Any]) -> None:
+    """Have the catalog name this metadata, past every client."""
     forged = put_as_next_version(loaded(both.analyst), metadata)
     # PyIceberg counts on from names of this form alone.
     location = forged.rename(forged.with_name(forged.name.replace("forged", str(uuid.UUID(int=7))))).as_uri()
@@ -221,3 +229,47 @@ def test_a_client_with_pins_refuses_a_former_key_that_somebody_else_brought(both
     assert loaded(both.payroll).properties[f"encryption.column.{SSN}.former-key-id"] == "fin"
     with pytest.raises(KeyIdChangedError, match=r"column with field id 2 .*may be under 'fin' in older files now.*accept_rollback"):
         loaded(pinned)
+
+
+def put_snapshot_of_other_names(both: Clients, folder: Path) -> int:
+    """Have the catalog name metadata with a snapshot in whose schema, not the current one, `ssn` is the name of `note`; return its id."""
+    table = loaded(both.analyst)
+    now = metadata_of(table)
+    others = [each for each in now.schema().fields if each.name != "ssn"]
+    own = Schema(*(each.model_copy(update={"name": "ssn"}) if each.name == "note" else each for each in others), schema_id=7)
+    # Made where no schema has the column by this name, since who commits need not do so with this package.
+    table.metadata = now.model_copy(update={"schemas": [own], "current_schema_id": own.schema_id})
+    transaction = table.transaction()
+    transaction.append_producer(CommitOptions()).commit_files([])
+    staged, real = (json.loads(each.model_dump_json()) for each in (transaction.table_metadata, now))
+    put(both, folder, {**staged, "schemas": [*real["schemas"], *staged["schemas"]], "current-schema-id": real["current-schema-id"]})
+
+    return int(staged["current-snapshot-id"])
+
+
+@pytest.mark.usefixtures("people")
+def test_a_snapshot_s_own_schema_gives_the_name_to_no_other_column(both: Clients, tmp_path: Path) -> None:
+    """Whoever read the snapshot, by its id or a tag, took values of the analyst for those of the column."""
+    forged = put_snapshot_of_other_names(both, tmp_path)
+    table = loaded(both.payroll)
+    first = table.metadata.snapshots[0].snapshot_id
+
+    for columns in (("*",), ("ssn",)):
+        with pytest.raises(ConfigurationError, match=r"the name 'ssn' belongs to the protected column with field id 2"):
+            table.scan(snapshot_id=forged, selected_fields=columns).to_arrow()
+    assert table.scan(snapshot_id=forged, selected_fields=("id",)).to_arrow().num_rows == 2
+    assert (
+        table.scan().to_arrow()["ssn"].to_pylist()
+        == table.scan(snapshot_id=first).to_arrow()["ssn"].to_pylist()
+        == ["SSN-0001", "SSN-0002"]
+    )
+
+
+def test_a_name_from_before_the_protection_is_that_of_the_column_which_had_it(both: Clients) -> None:
+    table = protected_table(both.payroll, appends=[ROWS], **{"encryption.column-keys": ""})
+    with table.update_schema() as update:
+        update.rename_column("note", "remark").rename_column("ssn", "note")
+    declare(table.refresh(), f"{COLUMN_KEY}: note")
+
+    first = loaded(both.payroll).metadata.snapshots[0].snapshot_id
+    assert loaded(both.payroll).scan(snapshot_id=first).to_arrow()["note"].to_pylist() == ["a", "b"]

@@ -34,6 +34,7 @@ from tablecrypt.errors import ConfigurationError
 from tablecrypt.spark.sql.scans.changes import with_change_columns
 from tablecrypt.spark.sql.writes.write_audit_publish import AuditFirst
 from tablecrypt.spark.tables import LocatedTable
+from tablecrypt.table.protection.policy import check_names_in
 from tablecrypt.table.table import check_branch
 
 if TYPE_CHECKING:
@@ -141,7 +142,10 @@ class LoadedTable:
         if snapshot is None or snapshot.schema_id is None:
             return metadata.schema()
 
-        return next((schema for schema in metadata.schemas if schema.schema_id == snapshot.schema_id), metadata.schema())
+        schema = next((schema for schema in metadata.schemas if schema.schema_id == snapshot.schema_id), metadata.schema())
+        check_names_in(metadata, snapshot, schema)
+
+        return schema
 
     @property
     def target(self) -> str | None:

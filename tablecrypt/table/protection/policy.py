@@ -62,6 +62,7 @@ from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.schema import Schema
 from pyiceberg.table import TableProperties
 from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.types import IcebergType, ListType, MapType, StructType
 
 from tablecrypt import properties as names
@@ -412,6 +413,32 @@ def check_names(metadata: TableMetadata, touched: Container[int] | None = None) 
         raise ConfigurationError(
             f"the property {TableProperties.DEFAULT_NAME_MAPPING} gives the name {taken.name!r} of the protected column with field id "
             f"{taken.owner} to column {schema.find_column_name(taken.taker)!r}: set it as it was"
+        )
+
+
+def check_names_in(metadata: TableMetadata, snapshot: Snapshot, columns: Schema) -> None:
+    """Check that no column of a snapshot is read by the name of a protected one without being protected under the same key.
+
+    Args:
+        metadata: the table's.
+        snapshot: it is read by the names of its own schema, which need not be those of the current one.
+        columns: those of its schema that are read.
+
+    Raises:
+        ConfigurationError: one is.
+    """
+    policy = ColumnPolicy.from_properties(metadata.properties)
+    # Before a column was protected, the name may have been another one's by right.
+    names = {
+        owner: owned
+        for owner, owned in names_of_protected(metadata).items()
+        if owner in policy.columns and not is_from_before(policy.columns[owner].since, snapshot.sequence_number)
+    }
+    for taken in taken_names(names, policy, keys_of_leaves(policy, columns)):
+        raise ConfigurationError(
+            f"snapshot {snapshot.snapshot_id} has schema {snapshot.schema_id}, in which {taken.name!r} is the column with field id "
+            f"{taken.taker}: the name {taken.owned!r} belongs to the protected column with field id {taken.owner}, and whoever committed "
+            "the snapshot may have put other values there. Read other columns of it, or another snapshot"
         )
 
 

@@ -15,6 +15,7 @@ from pyiceberg.types import StringType
 
 from tablecrypt import maintenance
 from tests.spark.conftest import Lake
+from tests.support.orc_files import encrypted, plain
 from tests.support.plaintext import CANARY
 from tests.support.tables import folder_of, path_of
 
@@ -222,3 +223,18 @@ def test_columns_that_the_table_lacks_are_left_out_and_an_empty_path_adds_nothin
     assert added(spark, new_name, source) == (2, 1)
     assert spark.table(f"prod.{new_name}").columns == ["id", "region"]
     assert spark.table(f"prod.{new_name}").count() == 6
+
+
+def test_masks_of_encrypted_orc_columns_are_not_copied_as_their_values(
+    spark: SparkSession, prod: Lake, new_name: str, tmp_path: Path
+) -> None:
+    """Spark reads them without an error where it gets no key."""
+    create(spark, prod, new_name)
+    for name, encrypt in (("open", {}), ("masked", {"pii": ["note"]})):
+        (tmp_path / name).mkdir()
+        rows = pa.table({"id": pa.array([1], pa.int64()), "region": ["eu"], "note": [CANARY]})
+        (tmp_path / name / "rows.orc").write_bytes(encrypted(rows, encrypt, mask={"note": "redact"}) if encrypt else plain(rows))
+
+    assert "would copy its mask" in refused(spark, new_name, f"orc.`{tmp_path / 'masked'}`")
+    assert added(spark, new_name, f"orc.`{tmp_path / 'open'}`") == (1, 1)
+    assert [row.note for row in spark.table(f"prod.{new_name}").collect()] == [CANARY]

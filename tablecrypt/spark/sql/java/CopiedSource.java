@@ -66,6 +66,11 @@ class CopiedSource {
     return rows.where(condition);
   }
 
+  /** Refuse files, of these locations, whose rows Spark would read as masks. */
+  void refuseMasks(SparkSession session, ArrayNode locations) {
+    stored.refuseMasks(session, locations);
+  }
+
   /** The location of each file that rows are of, and an empty text where some are of none that Spark can tell. */
   static ArrayNode files(Dataset rows) {
     ArrayNode files = Planner.JSON.createArrayNode();

@@ -166,7 +166,9 @@ class SqlProcedure implements UnboundProcedure, BoundProcedure {
     String handle = copy.required("copy").asText();
     Dataset rows = source.rows(copy.required("condition").asText());
     ObjectNode listing = catalog.request("list_source_files").put("copy", handle);
-    listing.set("files", CopiedSource.files(rows));
+    ArrayNode files = CopiedSource.files(rows);
+    source.refuseMasks(SparkSession.active(), files);
+    listing.set("files", files);
     ask(listing);
     String[] columns = (String[]) Planner.JSON.convertValue(copy.required("columns"), String[].class);
     DataFrameWriterV2 writer = rows.selectExpr(columns).writeTo(copy.required("into").asText()).option(COPY, handle);

@@ -49,6 +49,15 @@ class StoredFiles {
     return files == null ? new StructType() : files.partitionSchema();
   }
 
+  /** Refuse those of which Spark would read masks. */
+  void refuseMasks(SparkSession session, ArrayNode locations) {
+    Object format = files == null ? null : files.fileFormat();
+    if (format instanceof DataSourceRegister && ((DataSourceRegister) format).shortName().equals("orc")) {
+      SessionState state = ((org.apache.spark.sql.classic.SparkSession) session).sessionState();
+      OrcMasks.refuse(state.newHadoopConfWithOptions(files.options()), locations);
+    }
+  }
+
   /** Put what their table is into the arguments of a procedure. The format is empty where there is none. */
   void describeTable(SparkSession session, ObjectNode arguments) {
     Object format = table == null ? null : files.fileFormat();

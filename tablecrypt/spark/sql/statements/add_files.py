@@ -12,7 +12,8 @@ are read as texts here, and a text has to say a value of its column's type exact
 The table remembers the source's files (manifests/copied_files.py). None is copied twice, unless check_duplicate_files is false.
 
 A column that the source lacks has its initial default, or null, as in files that were written before the column was added. Columns that the
-table lacks are left out, as Iceberg does not read them. A path without files adds nothing.
+table lacks are left out, as Iceberg does not read them. A path without files adds nothing. ORC files with encrypted columns for which Spark
+gets no key are refused by Java (OrcMasks): their masks would pass for the values.
 
 Raises:
     AlreadyAddedError: the table has rows of some of the source's files.
