@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from traceback import walk_tb
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -10,11 +11,12 @@ _OF_CATALOGS: Final = ("pyiceberg", "sqlalchemy", "botocore", "hive_metastore", 
 _AZURE: Final = "azure"
 _OF_STORES: Final = (_AZURE, "google", "gcsfs", "aiohttp")
 """Packages whose errors are a store's."""
+_CONFIGURATION: Final = "pyiceberg.utils.config"
 
 
 def is_external(error: Exception) -> bool:
     """Whether an error is one of storage, the network or the catalog rather than of this program."""
-    return isinstance(error, OSError) or _package(error) in {*_OF_CATALOGS, *_OF_STORES}
+    return isinstance(error, OSError) or _package(error) in {*_OF_CATALOGS, *_OF_STORES} or _is_of_configuration(error)
 
 
 def said_of(error: Exception) -> str:
@@ -26,6 +28,9 @@ def said_of(error: Exception) -> str:
             f"the server at {address.scheme}://{address.hostname}:{address.port or address.scheme} cannot be reached "
             f"({_root(error)}): check that it runs, and the catalog's uri"
         )
+
+    if _is_of_configuration(error):
+        return ".pyiceberg.yaml is empty, or no YAML in UTF-8 that lists properties: write them below catalog: and the catalog's name"
 
     driver = getattr(error, "orig", None)
     if isinstance(driver, Exception):
@@ -41,6 +46,12 @@ def said_of(error: Exception) -> str:
         return f"Azure's storage refused ({next(iter(str(error).splitlines()), '').rstrip('.')}){advice}"
 
     return f"{type(error).__name__}: {error}"
+
+
+def _is_of_configuration(error: Exception) -> bool:
+    """Whether PyIceberg met its configuration file with what that holds. It reads it when it is imported, and has no error of its own."""
+    frames = walk_tb(error.__traceback__) if isinstance(error, AttributeError | UnicodeDecodeError) else ()
+    return any(frame.f_globals.get("__name__") == _CONFIGURATION for frame, _ in frames)
 
 
 def _package(error: Exception) -> str:

@@ -56,6 +56,7 @@ class DocumentedCommand(click.Command):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse what follows the command's name; say of an option that belongs before it that it does."""
         try:
+            refuse_repeated(self, ctx, args)
             return super().parse_args(ctx, args)
         except click.NoSuchOption as wrong:
             if wrong.option_name not in BEFORE_COMMAND:
@@ -84,6 +85,20 @@ class DocumentedCommand(click.Command):
                 formatter.write_text(self.needs)
         with formatter.section("Exit codes"):
             formatter.write_dl([(str(code), meaning) for code, meaning in self.codes.items()])
+
+
+def refuse_repeated(command: click.Command, ctx: click.Context, args: Sequence[str]) -> None:
+    """Refuse an option that takes one value and is given several: the last one alone would count, and rows of another filter stay.
+
+    Raises:
+        click.UsageError: there is one.
+    """
+    # Parsed once more, for itself: what click hands on has no trace of the value that it dropped.
+    _, _, order = command.make_parser(ctx).parse_args(list(args))
+    single = [each for each in order if isinstance(each, click.Option) and not (each.multiple or each.is_flag or each.count)]
+    for option in single:
+        if single.count(option) > 1:
+            raise click.UsageError(f"{max(option.opts, key=len)} is given {single.count(option)} times, and takes one value", ctx)
 
 
 def option_near(name: str, options: Iterable[str]) -> str:

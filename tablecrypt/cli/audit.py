@@ -20,6 +20,8 @@ from tablecrypt.printable import bytes_shown, counted
 if TYPE_CHECKING:
     from tablecrypt.maintenance import Audit, AuditChanges, Check, CheckUp, TableAudit, Verified
 
+_BEGINS_A_PAGE: Final = b"<!doctype html>"
+
 
 @command_of("audit")
 def audit(
@@ -41,6 +43,8 @@ def audit(
         raise ConfigurationError(f"--html {html_file} is a folder: name a file")
     if html_file is not None and not html_file.absolute().parent.is_dir():
         raise ConfigurationError(f"--html {html_file}: there is no folder {html_file.parent}")
+    if html_file is not None:
+        _check_replaced(html_file)
 
     _check_bundle(bundle_file, force)
     # Read before the audit is made, which may take minutes and may be written over it.
@@ -65,6 +69,16 @@ def audit(
     if found.worst is not None and found.worst >= Severity[fail_on.upper()]:
         end_with_found()
     found.refuse_empty()
+
+
+def _check_replaced(html_file: Path) -> None:
+    """Refuse to replace what is no page: a name that the shell completed may be that of the key file, and without it no table opens."""
+    if not html_file.is_file() or html_file.stat().st_size == 0:
+        return
+    with html_file.open("rb") as file:
+        begins = file.read(len(_BEGINS_A_PAGE))
+    if begins.lower() != _BEGINS_A_PAGE:
+        raise ConfigurationError(f"--html {html_file}: there is a file that is no HTML page, and it is not replaced: name another file")
 
 
 def _write_page(path: Path, page: str) -> None:

@@ -11,7 +11,7 @@ from typing import Final
 
 import click
 
-from tablecrypt.cli._framework import BEFORE_COMMAND, option_near, progress_options
+from tablecrypt.cli._framework import BEFORE_COMMAND, option_near, progress_options, refuse_repeated
 from tablecrypt.cli._output import retries_shown, say
 from tablecrypt.cli.operations import plain_command
 from tablecrypt.cli.settings import Settings, parse_properties
@@ -66,6 +66,7 @@ class LazyGroup(click.Group):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse what stands before the command; say of another option where it belongs."""
         try:
+            refuse_repeated(self, ctx, args)
             return super().parse_args(ctx, args)
         except click.NoSuchOption as wrong:
             near = option_near(wrong.option_name, ("--help", "--version", *BEFORE_COMMAND))

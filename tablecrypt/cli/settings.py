@@ -208,6 +208,8 @@ def parse_properties(pairs: tuple[str, ...], option: str = "--property") -> dict
             raise ConfigurationError(f"{option} {name}: write name=value")
         if not value and option == "--property":
             raise ConfigurationError(f"{option} {name} has no value, and an empty one would leave the configured one in force")
+        if properties.get(name, value) != value:
+            raise ConfigurationError(f"{option} {name} is given twice, with two values: leave one out")
         properties[name] = value
 
     return properties

@@ -256,6 +256,17 @@ CALLS: Final[list[tuple[tuple[str, ...], str]]] = [
         ("decrypt-file", "rows.csv", "rows.dec", "--key-file", "orders.keys", "--key-id", "orders"),
         "the file's key does not exist: rows.csv.key.json; encrypt-file leaves it beside each file that it encrypts",
     ),
+    # what a slip of the shell's completion would destroy, and values of which one would be left out without a word
+    (
+        (*PROD, "audit", "db.orders", "--html", "orders.keys"),
+        "orders.keys: there is a file that is no HTML page, and it is",
+    ),
+    ((*PROD, "erase", "db.orders", "--where", "id = 1", "--where", "id = 2", "--yes"), "--where is given 2 times, and takes one value"),
+    (("--catalog", "staging", *PROD, "audit", "db.orders"), "--catalog is given 2 times, and takes one value"),
+    (
+        (*PROD, "-p", "encryption.kms-type=local", "-p", "encryption.kms-type=memory", "audit", "db.orders"),
+        "--property encryption.kms-type is given twice, with two values: leave one out",
+    ),
 ]
 
 
@@ -350,6 +361,8 @@ def test_migrate_says_of_an_encrypted_table_what_is_left_of_the_plain_one(unwatc
         ("catalog: [secret", ".pyiceberg.yaml is not YAML that PyIceberg reads: line 1: Found ugly disallowed JSONesque flow"),
         ("catalog:\n  prod:\n    uri: x\n\tsecret: 1\n", ".pyiceberg.yaml is not YAML that PyIceberg reads: line 4: found character"),
         ("catalog:\n  prod: secret\n", "catalog 'prod' has a value in .pyiceberg.yaml or the environment where its properties belong"),
+        ("", ".pyiceberg.yaml is empty, or no YAML in UTF-8 that lists properties"),
+        ("secret", ".pyiceberg.yaml is empty, or no YAML in UTF-8 that lists properties"),
         ("catalogs:\n  prod:\n    uri: secret\n", "no catalog 'prod' is configured: {folder}/.pyiceberg.yaml does not name it"),
         ("catalog:\n  prod:\n    type: tablecrypt\n", "the uri of catalog 'prod' is not set: sqlite:// and postgresql:// are SQL"),
     ],
