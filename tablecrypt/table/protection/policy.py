@@ -434,7 +434,7 @@ def check_names_in(metadata: TableMetadata, snapshot: Snapshot, columns: Schema)
         for owner, owned in names_of_protected(metadata).items()
         if owner in policy.columns and not is_from_before(policy.columns[owner].since, snapshot.sequence_number)
     }
-    for taken in taken_names(names, policy, keys_of_leaves(policy, columns)):
+    for taken in taken_names(names, policy, keys_of_leaves(policy, columns).items()):
         raise ConfigurationError(
             f"snapshot {snapshot.snapshot_id} has schema {snapshot.schema_id}, in which {taken.name!r} is the column with field id "
             f"{taken.taker}: the name {taken.owned!r} belongs to the protected column with field id {taken.owner}, and whoever committed "
