@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn, Self, TextIO, TypeVar
 
 import click
@@ -99,6 +100,25 @@ def refuse_repeated(command: click.Command, ctx: click.Context, args: Sequence[s
     for option in single:
         if single.count(option) > 1:
             raise click.UsageError(f"{max(option.opts, key=len)} is given {single.count(option)} times, and takes one value", ctx)
+
+
+def check_replaced(option: str, file: Path, begins: bytes, what: str) -> None:
+    """Refuse to replace a file of another kind: a name that the shell completed may be that of the key file, without which no table opens.
+
+    Args:
+        option: the one that names the file, for the error.
+        file: what is to be written. It need not be there; an empty file, a pipe or a device may be.
+        begins: the first bytes of a file of the kind, in lower case.
+        what: how people call such a file.
+
+    Raises:
+        ConfigurationError: there is a file that begins otherwise.
+    """
+    if not file.is_file() or file.stat().st_size == 0:
+        return
+    with file.open("rb") as there:
+        if there.read(len(begins)).lower() != begins:
+            raise ConfigurationError(f"{option} {file}: there is a file that is no {what}, and it is not replaced: name another file")
 
 
 def option_near(name: str, options: Iterable[str]) -> str:

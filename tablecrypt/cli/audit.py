@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tablecrypt._atomic_file import atomic_file
 from tablecrypt.arguments import check_name_parts
-from tablecrypt.cli._framework import Chosen, end_with_found, run_on
+from tablecrypt.cli._framework import Chosen, check_replaced, end_with_found, run_on
 from tablecrypt.cli._output import progress_shown, say, show
 from tablecrypt.cli.operations import Run, command_of
 from tablecrypt.cli.settings import Settings
@@ -44,7 +44,7 @@ def audit(
     if html_file is not None and not html_file.absolute().parent.is_dir():
         raise ConfigurationError(f"--html {html_file}: there is no folder {html_file.parent}")
     if html_file is not None:
-        _check_replaced(html_file)
+        check_replaced("--html", html_file, _BEGINS_A_PAGE, "HTML page")
 
     _check_bundle(bundle_file, force)
     # Read before the audit is made, which may take minutes and may be written over it.
@@ -69,16 +69,6 @@ def audit(
     if found.worst is not None and found.worst >= Severity[fail_on.upper()]:
         end_with_found()
     found.refuse_empty()
-
-
-def _check_replaced(html_file: Path) -> None:
-    """Refuse to replace what is no page: a name that the shell completed may be that of the key file, and without it no table opens."""
-    if not html_file.is_file() or html_file.stat().st_size == 0:
-        return
-    with html_file.open("rb") as file:
-        begins = file.read(len(_BEGINS_A_PAGE))
-    if begins.lower() != _BEGINS_A_PAGE:
-        raise ConfigurationError(f"--html {html_file}: there is a file that is no HTML page, and it is not replaced: name another file")
 
 
 def _write_page(path: Path, page: str) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from tablecrypt.cli._framework import DocumentedCommand
+from tablecrypt.cli._framework import DocumentedCommand, check_replaced
 from tablecrypt.cli._output import say
 from tablecrypt.errors import MissingExtraError
 
@@ -32,6 +32,7 @@ def spark_jar(output: Path) -> None:
     4.3. Beside the driver it needs a Python with tablecrypt: the one that spark.sql.catalog.NAME.python or PYSPARK_PYTHON names. Executors
     need neither. A classic PySpark session needs no jar: tablecrypt.spark.catalog(spark, "prod") brings the classes.
     """
+    check_replaced("--output", output, b"pk", "jar")
     try:
         import pyspark  # noqa: F401
     except ImportError as error:

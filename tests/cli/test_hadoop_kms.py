@@ -140,8 +140,9 @@ def test_aws_kms_stands_behind_it(tmp_path: Path, aws: AwsServer, token: str) ->
 def test_a_server_that_could_not_serve_safely_does_not_start(
     tmp_path: Path, kms: list[str], keys: Path, token: str, options: list[str], said: str
 ) -> None:
+    given = {"--key-file": str(keys), "--allow-list": str(tmp_path / "allow.toml")} | {options[0]: options[1]}
     with pytest.raises(ConfigurationError, match=re.escape(said)):
-        _run(*kms, "hadoop-kms", "--key-file", str(keys), "--allow-list", str(tmp_path / "allow.toml"), *options)
+        _run(*kms, "hadoop-kms", *(word for option in given.items() for word in option))
 
 
 def test_names_are_not_believed_on_an_address_that_others_reach(tmp_path: Path, kms: list[str], keys: Path, token: str) -> None:

@@ -257,6 +257,7 @@ CALLS: Final[list[tuple[tuple[str, ...], str]]] = [
         "the file's key does not exist: rows.csv.key.json; encrypt-file leaves it beside each file that it encrypts",
     ),
     # what a slip of the shell's completion would destroy, and values of which one would be left out without a word
+    (("spark-jar", "--output", "orders.keys"), "--output orders.keys: there is a file that is no jar, and it is not replaced"),
     (
         (*PROD, "audit", "db.orders", "--html", "orders.keys"),
         "orders.keys: there is a file that is no HTML page, and it is",

@@ -7,14 +7,18 @@ import os
 from typing import cast
 
 import pyarrow as pa
+import pytest
 from pyiceberg.table.update import RemovePropertiesUpdate, SetPropertiesUpdate, TableUpdate
 
 from tablecrypt import maintenance as m
+from tablecrypt.errors import KmsUnavailableError
 from tablecrypt.maintenance import Finding, FindingKind
 from tablecrypt.maintenance._audit.columns import column_findings
 from tablecrypt.maintenance.report import html_page
 from tablecrypt.maintenance.report.key_tables import key_tree
 from tablecrypt.table.table import EncryptedTable
+from tablecrypt_catalog import EncryptedSqlCatalog
+from tests.support import denying_kms
 from tests.support.protected_tables import (
     COLUMN_KEY,
     OTHER_COLUMN_KEY,
@@ -25,6 +29,7 @@ from tests.support.protected_tables import (
     Clients,
     commit_column_keys,
     declare,
+    persons,
     protected_table,
 )
 from tests.support.tables import metadata_of
@@ -52,6 +57,17 @@ def test_a_table_as_it_should_be_has_no_finding(both: Clients) -> None:
     table = protected_table(both.payroll)
     commit_column_keys(table, SSN)
     assert found(both, table) == {}
+
+
+def test_a_key_service_that_fails_ends_the_audit_instead_of_leaving_columns_unchecked(both: Clients) -> None:
+    table = protected_table(both.payroll, appends=[persons(1)])
+    kept = {name: value for name, value in both.payroll.properties.items() if name != "encryption.kms-type"}
+    anew = EncryptedSqlCatalog("prod", **{**kept, "encryption.kms-impl": denying_kms.CLASS})
+    column_keks = [kek.wrapped_bytes() for kek in metadata_of(table).key_ring.column_keks]
+    denying_kms.deny(kept["kms.memory.name"], column_keks, KmsUnavailableError("throttled", retryable=False))
+
+    with pytest.raises(KmsUnavailableError):
+        m.audit(anew.load_table(table.name()))
 
 
 def test_the_key_tree_and_the_json_have_the_column_keks_with_their_columns(both: Clients) -> None:
