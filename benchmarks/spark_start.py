@@ -54,7 +54,7 @@ def main() -> int:
     print("| | adding the catalog | first statement | both | second statement |\n|---|---|---|---|---|")
     for side, of in medians.items():
         both = of["catalog"] + of["first"]
-        print(f"| {side} | {of['catalog']:.2f} s | {of['first']:.2f} s | {both:.2f} s | {of['second']:.2f} s |")
+        print(f"| with {side} | {of['catalog']:.2f} s | {of['first']:.2f} s | {both:.2f} s | {of['second']:.2f} s |")
     ours, plain = (medians[side] for side in SIDES)
     beyond = ours["catalog"] + ours["first"] - plain["first"]
     print(
