@@ -34,6 +34,11 @@ def printable(text: object) -> str:
     return "".join(_escaped(each) if unicodedata.category(each) in _HIDDEN else each for each in shown)
 
 
+def one_line(text: object) -> str:
+    """Return a value's text with a space in the place of line breaks and indents. What else it holds stays: it is not `printable` yet."""
+    return " ".join(str(text).split())
+
+
 def shell_word(text: str) -> str:
     """Return text as one word of a command line that people copy from a message: what others wrote must not be a command of its own."""
     quoted = shlex.quote(text)

@@ -14,7 +14,7 @@ from tablecrypt.cli._output import progress_shown, say, show
 from tablecrypt.cli.main import FOUND, INTERRUPTED, REFUSED
 from tablecrypt.cli.settings import Settings, is_glob
 from tablecrypt.errors import ConfigurationError
-from tablecrypt.printable import counted, printable
+from tablecrypt.printable import counted, one_line, printable
 from tablecrypt.setting_kinds import names_near, question
 
 if TYPE_CHECKING:
@@ -280,7 +280,7 @@ def _print_each(done: CatalogResult[Any], show_one: Callable[[Any], None], bad: 
         if each.result is not None:
             show_one(each.result)
         elif each.error is not None:
-            say(f"{each.table}: FAILED: {type(each.error).__name__}: {' '.join(str(each.error).split())}")
+            say(f"{each.table}: FAILED: {type(each.error).__name__}: {one_line(each.error)}")
         else:
             say(f"{each.table}: not encrypted, left as it is")
 

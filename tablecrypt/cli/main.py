@@ -21,7 +21,7 @@ from typing import Final, NoReturn
 
 from tablecrypt.errors import MissingExtraError, TablecryptError
 from tablecrypt.external_errors import is_external, said_of
-from tablecrypt.printable import printable
+from tablecrypt.printable import one_line, printable
 
 FOUND: Final = 1
 REFUSED: Final = 2
@@ -83,5 +83,5 @@ def run(arguments: Sequence[str] | None = None) -> None:
 
 def _refuse(message: str, code: int = REFUSED) -> NoReturn:
     # One line, whatever the error quotes: scripts read it, and a terminal must not obey it.
-    sys.stderr.write(f"tablecrypt: {printable(' '.join(message.split()))}\n")
+    sys.stderr.write(f"tablecrypt: {printable(one_line(message))}\n")
     raise SystemExit(code)

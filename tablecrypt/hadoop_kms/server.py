@@ -37,6 +37,7 @@ from tablecrypt._bytes import flat_view
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.hadoop_kms.protocol import HadoopKms, KmsResponse, refused
 from tablecrypt.hadoop_kms.requests import ILLEGAL_STATE, KmsRequest
+from tablecrypt.printable import one_line
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -294,7 +295,7 @@ class _Handler(BaseHTTPRequestHandler):
             response.key,
             response.status,
             1000 * (time.monotonic() - started),
-            f" refused: {' '.join(response.reason.split())}" if response.reason else "",
+            f" refused: {one_line(response.reason)}" if response.reason else "",
         )
 
     do_GET = do_POST = do_PUT = do_DELETE = do_OPTIONS = _serve

@@ -27,7 +27,7 @@ import pyarrow as pa
 from pyiceberg.exceptions import CommitFailedException, ValidationException
 from pyiceberg.expressions import BooleanExpression
 from pyiceberg.io.pyarrow import schema_to_pyarrow
-from pyiceberg.manifest import DataFile, ManifestContent
+from pyiceberg.manifest import DataFile
 from pyiceberg.table import ALWAYS_TRUE, Table, TableProperties
 from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.snapshots import Snapshot
@@ -54,6 +54,7 @@ from tablecrypt.maintenance.sorting import SortColumn, SortKey, ZOrder, names_in
 from tablecrypt.manifests.records import DATA_FILE_POSITIONS, EncryptedDataFile, key_metadata_of, refuse_another_name, with_key
 from tablecrypt.printable import bytes_shown, counted, shown
 from tablecrypt.table.datasets.castable import cast_batch
+from tablecrypt.table.deletes import live_deletes
 from tablecrypt.table.file_entries import FileEntryCodec
 from tablecrypt.table.lineage import with_lineage
 from tablecrypt.table.metadata import EncryptedTableMetadata
@@ -388,14 +389,7 @@ def unused_deletes(table: EncryptedTable, snapshot: Snapshot | None, tasks: Iter
         tasks: all scan tasks of it.
     """
     used = {EncryptedDataFile.of(file) for task in tasks for file in task.delete_files}
-    manifests = [] if snapshot is None else snapshot.manifests(table.io)
-    entries = (
-        entry
-        for manifest in manifests
-        if manifest.content == ManifestContent.DELETES
-        for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=True)
-    )
-    return frozenset({EncryptedDataFile.of(entry.data_file) for entry in entries} - used)
+    return frozenset(set(map(EncryptedDataFile.of, live_deletes(snapshot, table.io))) - used)
 
 
 def _chosen(tasks: list[EncryptedFileScanTask], matching: list[EncryptedFileScanTask]) -> list[EncryptedFileScanTask]:

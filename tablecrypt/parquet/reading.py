@@ -60,6 +60,7 @@ from tablecrypt.parquet.structs import (
 )
 from tablecrypt.parquet.thrift import Struct
 from tablecrypt.parquet.uniform import UniformParquetFile, is_store_error
+from tablecrypt.printable import one_line
 
 _FOOTER_GUESS: Final = 64 * 1024
 """A reader that fetches so much of the end at once, to have the footer with it, meets zeros before the footer and no chunk."""
@@ -193,9 +194,7 @@ def _check_filter(layout: FileLayout, schema: pa.Schema, expression: pc.Expressi
     try:
         _bind(expression, schema)
     except pa.ArrowException as error:
-        raise ConfigurationError(
-            f"{layout.location}: the filter does not fit the columns of the file: {' '.join(str(error).split())}"
-        ) from None
+        raise ConfigurationError(f"{layout.location}: the filter does not fit the columns of the file: {one_line(error)}") from None
 
 
 def _bind(expression: pc.Expression, schema: pa.Schema) -> None:
@@ -253,7 +252,7 @@ def _decoding(location: str) -> Iterator[None]:
         # pyarrow passes on what our view raised. A store that fails says nothing of the bytes.
         if isinstance(error, TablecryptError) or is_store_error(error):
             raise
-        raise FormatError(f"{location}: cannot be decoded: {' '.join(str(error).split())}") from error
+        raise FormatError(f"{location}: cannot be decoded: {one_line(error)}") from error
 
 
 @dataclass(frozen=True, slots=True)

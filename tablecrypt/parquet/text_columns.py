@@ -26,6 +26,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from tablecrypt._arrow_types import with_leaves
+
 _CODED: Final = (pa.string(), pa.binary())
 _WITH_VIEWS: Final = frozenset(
     getattr(pa.lib, f"Type_{name}") for name in ("STRING_VIEW", "BINARY_VIEW", "STRUCT", "LIST", "LARGE_LIST", "MAP")
@@ -39,7 +41,7 @@ def without_views(schema: pa.Schema) -> pa.Schema:
     """Return the schema with large strings and large bytes instead of views, inside of structs, lists and maps too."""
     if not any(each.id in _WITH_VIEWS for each in schema.types):
         return schema
-    return pa.schema([field.with_type(_plain(field.type)) for field in schema], schema.metadata)
+    return pa.schema([field.with_type(with_leaves(field.type, _plain)) for field in schema], schema.metadata)
 
 
 def rows_without_views(rows: Rows) -> Rows:
@@ -48,25 +50,10 @@ def rows_without_views(rows: Rows) -> Rows:
     return rows if schema == rows.schema else rows.cast(schema)
 
 
-def _plain(arrow: pa.DataType) -> pa.DataType:
-    if pa.types.is_string_view(arrow):
+def _plain(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_string_view(kind):
         return pa.large_string()
-    if pa.types.is_binary_view(arrow):
-        return pa.large_binary()
-    if pa.types.is_struct(arrow):
-        return pa.struct([_plain_field(field) for field in arrow])
-    if pa.types.is_list(arrow):
-        return pa.list_(_plain_field(arrow.value_field))
-    if pa.types.is_large_list(arrow):
-        return pa.large_list(_plain_field(arrow.value_field))
-    if pa.types.is_map(arrow):
-        return pa.map_(_plain_field(arrow.key_field), _plain_field(arrow.item_field), arrow.keys_sorted)
-
-    return arrow
-
-
-def _plain_field(field: pa.Field) -> pa.Field:
-    return field.with_type(_plain(field.type))
+    return pa.large_binary() if pa.types.is_binary_view(kind) else kind
 
 
 @dataclass(frozen=True, slots=True)

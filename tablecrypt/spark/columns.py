@@ -58,6 +58,7 @@ from pyiceberg.types import (
     UUIDType,
 )
 
+from tablecrypt._arrow_types import with_leaves
 from tablecrypt.engines.arrow_rows import check_nulls
 from tablecrypt.errors import ConfigurationError
 
@@ -323,14 +324,4 @@ def _with_nested_uuids(array: pa.Array, wanted: pa.DataType) -> pa.Array:
 
 def _with_storage(arrow: pa.DataType) -> pa.DataType:
     """Return the type with the 16 bytes that a uuid is stored as: Arrow does not make nested extension arrays of Python values."""
-    if _is_uuid(arrow):
-        return pa.binary(_UUID_LENGTH)
-    if pa.types.is_struct(arrow):
-        return pa.struct([field.with_type(_with_storage(field.type)) for field in arrow])
-    if pa.types.is_map(arrow):
-        key, item = arrow.key_field, arrow.item_field
-        return pa.map_(key.with_type(_with_storage(key.type)), item.with_type(_with_storage(item.type)))
-    if pa.types.is_list(arrow):
-        return pa.list_(arrow.value_field.with_type(_with_storage(arrow.value_type)))
-
-    return arrow
+    return with_leaves(arrow, lambda kind: pa.binary(_UUID_LENGTH) if _is_uuid(kind) else kind)

@@ -38,6 +38,7 @@ import fastavro.schema
 import pyarrow as pa
 from pyiceberg.manifest import DataFile, FileFormat
 
+from tablecrypt._arrow_types import with_leaves
 from tablecrypt.errors import AuthenticationError, FormatError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.manifests.avro_blocks import LARGE_BLOCK, AvroBlocks
@@ -168,38 +169,12 @@ class FileInMicroseconds:
             yield PositionedBatch(each.parts, _cast_to_microseconds(each.batch))
 
 
-def has_nanoseconds(schema: pa.Schema) -> bool:
-    """Whether a column, at any level, is a timestamp in nanoseconds."""
-    return any(_type_in_microseconds(kind) is not kind for kind in schema.types)
-
-
 def _in_microseconds(schema: pa.Schema) -> pa.Schema:
-    return pa.schema([_field_in_microseconds(field) for field in schema], schema.metadata)
+    return pa.schema([field.with_type(with_leaves(field.type, _microseconds)) for field in schema], schema.metadata)
 
 
-def _field_in_microseconds(field: pa.Field) -> pa.Field:
-    kind = _type_in_microseconds(field.type)
-    return field if kind is field.type else field.with_type(kind)
-
-
-def _type_in_microseconds(kind: pa.DataType) -> pa.DataType:
-    """Return the type, the same object where nothing in it is in nanoseconds."""
-    if pa.types.is_timestamp(kind):
-        return pa.timestamp("us", kind.tz) if kind.unit == "ns" else kind
-    if not pa.types.is_nested(kind):
-        return kind
-
-    fields = [kind.key_field, kind.item_field] if pa.types.is_map(kind) else [kind.field(at) for at in range(kind.num_fields)]
-    made = [_field_in_microseconds(field) for field in fields]
-    if all(new is old for new, old in zip(made, fields, strict=True)):
-        return kind
-    if pa.types.is_map(kind):
-        return pa.map_(*made)
-
-    if pa.types.is_struct(kind):
-        return pa.struct(made)
-
-    return pa.large_list(made[0]) if pa.types.is_large_list(kind) else pa.list_(made[0])
+def _microseconds(kind: pa.DataType) -> pa.DataType:
+    return pa.timestamp("us", kind.tz) if pa.types.is_timestamp(kind) and kind.unit == "ns" else kind
 
 
 def _cast_to_microseconds(batch: pa.RecordBatch) -> pa.RecordBatch:

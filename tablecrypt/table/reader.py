@@ -28,7 +28,7 @@ import dataclasses
 import itertools
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property, partial
 from threading import Condition, Thread, current_thread
@@ -49,7 +49,7 @@ from tablecrypt.files.encrypting_file_io import EncryptingFileIO, is_local, refu
 from tablecrypt.keys.nested_columns import all_ancestors, displaced
 from tablecrypt.parquet.uniform import PositionedBatch, ReadRequest, kept, passing
 from tablecrypt.table._pyiceberg.arrow import column_projection_values, has_nanosecond_columns, stored_schema, to_requested_schema
-from tablecrypt.table.data_file_reader import FileInMicroseconds, OpenedFile, has_nanoseconds, opened_file
+from tablecrypt.table.data_file_reader import FileInMicroseconds, OpenedFile, opened_file
 from tablecrypt.table.deletes import DeleteReader, TaskDeletes
 from tablecrypt.table.filters import DeleteFilter, RowFilter, pruned
 from tablecrypt.table.lineage import LINEAGE_FIELD_IDS, ROW_ID, with_lineage_of
@@ -132,18 +132,11 @@ class TaskReader:
         self._visible = visible_columns(table_metadata, io, seen, filtered, options.masked) if is_protected else None
         self._deletes = DeleteReader(io, table_metadata)
 
-    @contextmanager
-    def opened(self, task: FileScanTask) -> Iterator[OpenedFile]:
+    def opened(self, task: FileScanTask) -> AbstractContextManager[OpenedFile]:
         """Open a task's data file, with what this read sees of protected columns."""
         # The server's filters and masks are for plain columns.
         dictionaries = self._options.dictionary_columns if self._restricted is None else ()
-        with opened_file(self.io, task.file, dictionaries, self._visible, _sequence_number(task)) as opened:
-            is_finer = not self._has_nanoseconds and has_nanoseconds(opened.schema)
-            yield FileInMicroseconds(opened) if is_finer else opened
-
-    @cached_property
-    def _has_nanoseconds(self) -> bool:
-        return has_nanosecond_columns(self._table_metadata.schema())
+        return opened_file(self.io, task.file, dictionaries, self._visible, _sequence_number(task))
 
     def batches(self, task: FileScanTask) -> Iterator[pa.RecordBatch]:
         """Yield a task's rows; none of the batches is empty.
@@ -229,10 +222,10 @@ class TaskReader:
         projected = self._projected if projected is None else projected
         wanted = self._with_equality_columns(task, projected)
 
-        with self.opened(task) as opened:
+        with self.opened(task) as stored:
             # Not before: a Parquet file has as many rows as its entry says now, which bounds the memory that deletion vectors take.
             deletes = self._deletes.deletes_of(task)
-            projection = self.projections.of(opened, task.file, wanted)
+            opened, projection = self.projections.of(stored, task.file, wanted)
             part = task.part if isinstance(task, EncryptedFileScanTask) else None
             for stored_positions, batch in self._rows(opened, projection, deletes, part):
                 if not batch.num_rows:
@@ -289,20 +282,25 @@ class Projections:
     def __init__(self, table_metadata: TableMetadata, row_filter: RowFilter) -> None:
         self._table_metadata = table_metadata
         self._row_filter = row_filter
-        self._stored_schemas: dict[bytes, Schema] = {}
+        self._stored_schemas: dict[bytes, tuple[Schema, bool]] = {}
         self._known: dict[tuple[int, tuple[int, ...]], Projection] = {}
 
-    def of(self, opened: OpenedFile, file: DataFile, wanted: Schema) -> Projection:
-        """Return how the columns of a file become the wanted ones.
+    def of(self, opened: OpenedFile, file: DataFile, wanted: Schema) -> tuple[OpenedFile, Projection]:
+        """Return a file as it is read for the table, and how its columns become the wanted ones.
 
         Raises:
             FormatError: a file of a table with protected columns has a column in another struct than the table.
         """
-        metadata, stored = self._table_metadata, self._stored_schema(opened.schema)
+        metadata = self._table_metadata
+        stored, is_finer = self._stored_schema(opened.schema)
+        if is_finer:
+            opened = FileInMicroseconds(opened)
+            stored, _ = self._stored_schema(opened.schema)
+
         missing = column_projection_values(file, wanted, metadata.schema(), metadata.specs().get(file.spec_id), stored.field_ids)
         # Values of partitions differ from file to file, so such a projection is not shared.
         if missing:
-            return self._made(stored, wanted, missing, file.file_path)
+            return opened, self._made(stored, wanted, missing, file.file_path)
 
         # What a scan's files have in common is worked out once.
         # The stored schemas are kept, so no other object can get this id.
@@ -310,7 +308,7 @@ class Projections:
         known = self._known.get(key)
         if known is None:
             known = self._known[key] = self._made(stored, wanted, missing, file.file_path)
-        return known
+        return opened, known
 
     def needed(self, wanted: Schema) -> set[int]:
         """Return the field ids that are read for the wanted columns and the filter."""
@@ -319,7 +317,7 @@ class Projections:
 
     def stores(self, stored: pa.Schema, columns: Schema) -> bool:
         """Whether a file with that schema stores all of these columns as they are: with their field ids, names and types."""
-        by_id, named = {field.field_id: field for field in self._stored_schema(stored).fields}, Counter(stored.names)
+        by_id, named = {field.field_id: field for field in self._stored_schema(stored)[0].fields}, Counter(stored.names)
         for field, expected in zip(columns.fields, schema_to_pyarrow(columns, include_field_ids=False), strict=True):
             found = by_id.get(field.field_id)
             if found is None or found.name != field.name or found.field_type != field.field_type:
@@ -341,14 +339,16 @@ class Projections:
         if elsewhere is not None:
             raise FormatError(f"{location}: has the column with field id {elsewhere} in another struct than the table has it")
 
-    def _stored_schema(self, arrow_schema: pa.Schema) -> Schema:
+    def _stored_schema(self, arrow_schema: pa.Schema) -> tuple[Schema, bool]:
+        """Return the schema of a file, and whether it has nanoseconds where the table has microseconds."""
         # Most files of a table have the same columns, and converting the schema costs more than reading a small file.
         key = arrow_schema.serialize().to_pybytes()
-        stored = self._stored_schemas.get(key)
-        if stored is None:
+        known = self._stored_schemas.get(key)
+        if known is None:
             stored = stored_schema(key, self._table_metadata.properties.get(TableProperties.DEFAULT_NAME_MAPPING))
-            self._stored_schemas[key] = stored
-        return stored
+            is_finer = has_nanosecond_columns(stored) and not has_nanosecond_columns(self._table_metadata.schema())
+            known = self._stored_schemas[key] = stored, is_finer
+        return known
 
 
 @dataclass(frozen=True)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import datetime as dt
+import io
 import json
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,10 +14,8 @@ import pyarrow.orc
 import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import CommitFailedException, TableAlreadyExistsError
-from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.schema import Schema
-from pyiceberg.table import Table, TableProperties
-from pyiceberg.typedef import Record
+from pyiceberg.table import Table
 from pyiceberg.types import ListType, LongType, NestedField, TimestampType, TimestamptzType
 
 from tablecrypt import orc
@@ -31,6 +29,7 @@ from tests.support.kill_points import MORTAL_IN_MEMORY, Killed, dying_at, mortal
 from tests.support.listeners import has_begun, once, stopping
 from tests.support.orc_files import local_keys
 from tests.support.plaintext import CANARY, findings
+from tests.support.table_files import plain_table_of_others
 from tests.support.tables import (
     BY_TEAM,
     MASTER_KEY,
@@ -240,35 +239,17 @@ def test_properties_of_encrypted_tables_that_somebody_put_into_a_plain_one_stop_
     assert contents(catalog_of_both.load_table(into or table.name())) == rows
 
 
-def _plain_orc_table(catalog: Catalog, schema: Schema, write: Callable[[Path], None], rows: int) -> Table:
-    """A plain table with one ORC file, found by the names of its columns."""
-    names = schema.name_mapping.model_dump_json()
-    plain = catalog.create_table("db.rows", schema, properties={TableProperties.DEFAULT_NAME_MAPPING: names})
-    stored = path_of(plain.location()) / "data" / "rows.orc"
-    stored.parent.mkdir(parents=True)
-    write(stored)
-    file = DataFile.from_args(
-        content=DataFileContent.DATA,
-        file_path=f"file://{stored}",
-        file_format=FileFormat.ORC,
-        partition=Record(),
-        record_count=rows,
-        file_size_in_bytes=stored.stat().st_size,
-    )
-    file.spec_id = 0
-    with plain.transaction() as transaction, transaction.update_snapshot().fast_append() as append:
-        append.append_data_file(file)
-
-    return plain
+def _plain_orc_table(catalog: Catalog, schema: Schema, stored: pa.Table) -> Table:
+    content = io.BytesIO()
+    pyarrow.orc.write_table(stored, content)
+    return plain_table_of_others(catalog, "db.rows", schema, "rows.orc", content.getvalue(), len(stored))
 
 
 def test_masks_of_encrypted_orc_columns_do_not_take_the_place_of_their_values(catalog_of_both: Catalog) -> None:
     """Whoever reads such a file without its keys gets masks and no error. They were migrated, and the file with the values was deleted."""
-
-    def write(stored: Path) -> None:
-        orc.write_table(rows(0), stored, encrypt={"pii": ["note"]}, mask={"note": "redact"}, keys=local_keys())
-
-    plain = _plain_orc_table(catalog_of_both, SCHEMA, write, 20)
+    content = io.BytesIO()
+    orc.write_table(rows(0), content, encrypt={"pii": ["note"]}, mask={"note": "redact"}, keys=local_keys())
+    plain = plain_table_of_others(catalog_of_both, "db.rows", SCHEMA, "rows.orc", content.getvalue(), 20)
     with pytest.raises(ConfigurationError, match=r"rows\.orc: an ORC file with encrypted columns"):
         migrate(plain, MASTER_KEY)
 
@@ -282,14 +263,14 @@ MOMENTS: Final = Schema(NestedField(1, "at", TimestampType()), NestedField(2, "a
 def test_timestamps_in_orc_which_arrow_reads_in_nanoseconds_become_the_tables(catalog_of_both: Catalog) -> None:
     moment = dt.datetime(2020, 5, 1, 12, 0, 0, 5)
     stored = pa.table({"at": [moment, None], "all": [None, [moment.replace(tzinfo=dt.UTC)]]}, schema=MOMENTS.as_arrow())
-    migrate(_plain_orc_table(catalog_of_both, MOMENTS, partial(pyarrow.orc.write_table, stored), 2), MASTER_KEY)
+    migrate(_plain_orc_table(catalog_of_both, MOMENTS, stored), MASTER_KEY)
 
     assert catalog_of_both.load_table("db.rows").scan().to_arrow().to_pylist() == stored.to_pylist()
 
 
 def test_moments_in_orc_that_arrow_does_not_read_are_refused(catalog_of_both: Catalog) -> None:
     stored = pa.table({"at": [dt.datetime(9999, 12, 31)], "all": [None]}, schema=MOMENTS.as_arrow())
-    plain = _plain_orc_table(catalog_of_both, MOMENTS, partial(pyarrow.orc.write_table, stored), 1)
+    plain = _plain_orc_table(catalog_of_both, MOMENTS, stored)
     with pytest.raises(
         FormatError, match=r"rows\.orc: pyarrow does not read this ORC file, .* write its rows again as Parquet, by the engine"
     ):

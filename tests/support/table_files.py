@@ -17,12 +17,13 @@ from typing import Any
 
 import fastavro
 import pyarrow as pa
+from pyiceberg.catalog import Catalog
 from pyiceberg.io import FileIO
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat, ManifestContent, ManifestEntry, ManifestEntryStatus
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
 from pyiceberg.schema import Schema
-from pyiceberg.table import Table
+from pyiceberg.table import Table, TableProperties
 from pyiceberg.table.metadata import TableMetadata, new_table_metadata
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 from pyiceberg.typedef import Record
@@ -37,7 +38,7 @@ from tablecrypt.table.deletion_vectors import MAGIC, RowDelta
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.write import write_data_files
 from tests.support.manifests import SNAPSHOT_ID, encrypt_file, new_key, write_manifest
-from tests.support.tables import current_snapshot, folder_of
+from tests.support.tables import current_snapshot, folder_of, path_of
 
 PUFFIN_MAGIC = b"PFA1"
 PATH_ID, POSITION_ID, ROW_ID = 2147483546, 2147483545, 2147483544
@@ -186,6 +187,33 @@ class TableFiles:
 
     def _path(self, extension: str) -> str:
         return str(self.folder / f"{next(self._numbers)}.{extension}")
+
+
+def plain_table_of_others(catalog: Catalog, identifier: str, schema: Schema | pa.Schema, name: str, content: bytes, rows: int) -> Table:
+    """A plain table with one data file that a program without Iceberg wrote, whose columns are found by their names.
+
+    PyIceberg's own add_files takes neither ORC nor timestamps in nanoseconds; Iceberg Java's takes both.
+    """
+    plain = catalog.create_table(identifier, schema)
+    with plain.transaction() as transaction:
+        transaction.set_properties({TableProperties.DEFAULT_NAME_MAPPING: plain.schema().name_mapping.model_dump_json()})
+    location = f"{plain.location()}/data/{name}"
+    path_of(location).parent.mkdir(parents=True, exist_ok=True)
+    path_of(location).write_bytes(content)
+
+    file = DataFile.from_args(
+        content=DataFileContent.DATA,
+        file_path=location,
+        file_format=FileFormat[name.rpartition(".")[2].upper()],
+        partition=Record(),
+        record_count=rows,
+        file_size_in_bytes=len(content),
+    )
+    file.spec_id = 0
+    with plain.transaction() as transaction, transaction.update_snapshot().fast_append() as append:
+        append.append_data_file(file)
+
+    return plain
 
 
 def delete_by_file(table: EncryptedTable, kind: str) -> None:

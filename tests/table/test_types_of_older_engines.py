@@ -15,8 +15,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyiceberg.expressions import EqualTo
-from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
-from pyiceberg.typedef import Record
 from pyiceberg.types import StringType
 
 from tablecrypt.errors import FormatError
@@ -28,7 +26,7 @@ from tablecrypt.parquet.structs import FileMetaData, SchemaElement
 from tablecrypt.parquet.thrift import I32
 from tablecrypt.table.table import EncryptedTable
 from tests.support.protected_tables import COLUMN_KEY, TABLE_KEY, Clients, declare, loaded
-from tests.support.tables import path_of
+from tests.support.table_files import plain_table_of_others
 
 PRICES: Final = [Decimal("1.50"), Decimal("-99999.99"), None]
 MOMENTS: Final = [dt.datetime(9999, 12, 31), dt.datetime(2020, 5, 1, 12, 30, 0, 5), dt.datetime(1200, 1, 1)]
@@ -72,24 +70,8 @@ def _stored(column: pa.Array, **options: Any) -> bytes:
 
 def _table(both: Clients, column: pa.Array, content: bytes) -> EncryptedTable:
     """A table with one file of such a type."""
-    plain = both.payroll.create_table("db.people", pa.schema([("id", pa.int64()), ("value", column.type)]))
-    with plain.transaction() as transaction:
-        transaction.set_properties({"schema.name-mapping.default": plain.schema().name_mapping.model_dump_json()})
-    location = f"{plain.location()}/data/older.parquet"
-    path_of(location).parent.mkdir(parents=True, exist_ok=True)
-    path_of(location).write_bytes(content)
-    file = DataFile.from_args(
-        content=DataFileContent.DATA,
-        file_path=location,
-        file_format=FileFormat.PARQUET,
-        partition=Record(),
-        record_count=len(column),
-        file_size_in_bytes=len(content),
-    )
-    file.spec_id = 0
-    # PyIceberg's own add_files refuses nanoseconds; Iceberg Java's takes such a file.
-    with plain.transaction() as transaction, transaction.update_snapshot().fast_append() as append:
-        append.append_data_file(file)
+    schema = pa.schema([("id", pa.int64()), ("value", column.type)])
+    plain = plain_table_of_others(both.payroll, "db.people", schema, "older.parquet", content, len(column))
     migrate(plain, TABLE_KEY)
 
     return loaded(both.payroll)

@@ -119,6 +119,7 @@ def _columns_of_deletes(
     try:
         held = columns_of_deletes(EncryptingFileIO(io), file.location, file.file_format, key_metadata, mapping)
     except FormatError:
+        # As of data files: any protected column may be among those that nobody can tell.
         held = frozenset(policy.columns)
     except (TablecryptError, OSError):
         return None

@@ -20,7 +20,7 @@ from pyiceberg.typedef import Identifier
 from tablecrypt import properties as names
 from tablecrypt.arguments import checked_arguments
 from tablecrypt.maintenance.reachable import THREADS
-from tablecrypt.printable import json_fields
+from tablecrypt.printable import json_fields, one_line
 from tablecrypt.table.table import is_encrypted, plain_tables_opened
 
 logger = logging.getLogger(__name__)
@@ -170,4 +170,4 @@ def _loaded(catalog: Catalog, identifiers: Iterable[Identifier]) -> list[ListedT
 
 
 def _problem(error: Exception) -> str:
-    return f"{type(error).__name__}: {' '.join(str(error).split())}"
+    return f"{type(error).__name__}: {one_line(error)}"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from tablecrypt.printable import json_fields
+from tablecrypt.printable import json_fields, one_line
 
 
 class CheckState(Enum):
@@ -90,5 +90,5 @@ def tried(area: str, name: str, attempt: Callable[[], str], advice: str) -> Chec
 def failed(area: str, name: str, error: Exception, advice: str) -> Check:
     """Return the check of an attempt that raised."""
     # On one line: the text of a service could otherwise look like further checks.
-    said = " ".join(str(error).split())
+    said = one_line(error)
     return Check(area, name, CheckState.FAILS, f"{type(error).__name__}: {said}", advice)

@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from pyiceberg.manifest import DataFile, DataFileContent, ManifestContent
+from pyiceberg.manifest import DataFile, DataFileContent
 
 from tablecrypt.keys.column_keys import ColumnPolicy
 from tablecrypt.maintenance._shred import replace_head
@@ -31,6 +31,7 @@ from tablecrypt.maintenance.compaction_plan import CompactionRules, plan_groups
 from tablecrypt.maintenance.progress import ProgressListener
 from tablecrypt.maintenance.runner import Runner
 from tablecrypt.manifests.records import is_deletion_vector, key_metadata_of
+from tablecrypt.table.deletes import live_deletes
 from tablecrypt.table.deletion_vectors import data_files_named_in
 from tablecrypt.table.parquet_options import target_file_size
 from tablecrypt.table.planning import EncryptedFileScanTask
@@ -147,17 +148,11 @@ class ShownFiles:
 
 def _deletes_that_hold(policy: ColumnPolicy, table: EncryptedTable, branch: str) -> frozenset[str]:
     """Return where the delete files of a branch are that hold a protected column, those apart that compare one: no reader applies these."""
-    head = table.metadata.snapshot_by_name(branch)
-    if head is None or not policy.columns:
+    if not policy.columns:
         return frozenset()
 
     mapping, schemas = name_mapping_of(table.metadata), table.metadata.schemas
-    files = (
-        entry.data_file
-        for manifest in head.manifests(table.io)
-        if manifest.content == ManifestContent.DELETES
-        for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=True)
-    )
+    files = live_deletes(table.metadata.snapshot_by_name(branch), table.io)
     applied = (file for file in files if not is_deletion_vector(file) and deleted_by(policy, schemas, file.equality_ids or ()) is None)
 
     return frozenset(

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Final, cast
+from typing import Final
 
-from pyiceberg.manifest import DataFile, ManifestContent
+from pyiceberg.manifest import DataFile
 from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
 from pyiceberg.table.snapshots import ancestors_of
 
@@ -21,7 +21,7 @@ from tablecrypt.maintenance.erasure.result import ErasedRef
 from tablecrypt.maintenance.erasure.row_filter import WHOLE_TABLE, ErasureFilter
 from tablecrypt.maintenance.erasure.search import FileSearch, Findings, Holds, NamedFiles, named_files
 from tablecrypt.maintenance.progress import Counted
-from tablecrypt.table.metadata import EncryptedSnapshot
+from tablecrypt.table.deletes import live_deletes
 from tablecrypt.table.planning import EncryptedFileScanTask
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import name_of
@@ -144,7 +144,7 @@ class RefWork:
         applied = {file.file_path for task in tasks for file in task.delete_files}
         dangling = frozenset(
             file
-            for file in live_deletes(table, ref.snapshot_id)
+            for file in live_deletes(table.metadata.snapshot_by_id(ref.snapshot_id), table.io)
             if file.file_path not in applied and _holds(findings, file, Holds.ROWS, Holds.UNDECIDED)
         )
 
@@ -199,15 +199,6 @@ def is_working_branch(table: EncryptedTable, name: str) -> bool:
     return (
         name.startswith(WORKING_BRANCH) and refs[name].snapshot_ref_type == SnapshotRefType.BRANCH and name[len(WORKING_BRANCH) :] in refs
     )
-
-
-def live_deletes(table: EncryptedTable, snapshot_id: int) -> list[DataFile]:
-    """Return the delete files that a snapshot has."""
-    snapshot = cast("EncryptedSnapshot", table.metadata.snapshot_by_id(snapshot_id))
-    io = table.io
-    manifests = (manifest for manifest in snapshot.manifests(io) if manifest.content == ManifestContent.DELETES)
-    entries = (entry for manifest in manifests for entry in manifest.fetch_manifest_entry(io, discard_deleted=True))
-    return [entry.data_file for entry in entries]
 
 
 def _holds(findings: Findings, file: DataFile, *kinds: Holds) -> bool:

@@ -233,9 +233,6 @@ class _Blanking:
         # Arrow's dictionaries hold one NaN for all.
         has_dictionaries = _FLOATS.isdisjoint(leaf.physical_type for leaf in leaves)
         chunks = written_as(leaves, blanked, self._location, compression="zstd", use_dictionary=has_dictionaries)
-        if chunks is None:
-            raise FormatError(f"{self._location}: Arrow writes column {top} otherwise than the file has it; compact the file instead")
-
         return [PlacedChunk(chunk, leaf.path) for chunk, leaf in zip(chunks, leaves, strict=True)]
 
     def _shown_alone(self, groups: list[Struct]) -> pq.FileMetaData:

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tablecrypt.errors import ConfigurationError
+from tablecrypt.errors import ConfigurationError, FormatError
 from tablecrypt.parquet.layout import Chunk, FileLayout, plain_layout
 from tablecrypt.parquet.protected.hidden_columns import Leaf, hidden_name, leaves_of
 from tablecrypt.parquet.protected.placeholders import empty_values
@@ -72,15 +72,18 @@ def written_by_arrow(table: pa.Table, location: str, **options: Any) -> FileLayo
     return plain_layout(source_of(plaintext.getvalue(), location))
 
 
-def written_as(leaves: Sequence[Leaf], table: pa.Table, location: str, **options: Any) -> list[Chunk] | None:
-    """Return the chunks that pyarrow makes of rows for the schema of a file; None where it makes others than that has.
+def written_as(leaves: Sequence[Leaf], table: pa.Table, location: str, **options: Any) -> list[Chunk]:
+    """Return the chunks that pyarrow makes of rows for the schema of a file.
 
     Other writers store decimals in bytes of fixed length, and timestamps in 12 bytes. Readers decode pages by the schema, which stays: of
     another type, or another length of it, they would be other values.
 
     Args:
-        leaves: of the rows' columns, as the file has them.
+        leaves: of the rows' one column, as the file has them.
         table, location, options: as for `written_by_arrow`.
+
+    Raises:
+        FormatError: pyarrow writes the column in other types or levels than the file has.
     """
     options["use_deprecated_int96_timestamps"] = any(leaf.physical_type == PhysicalType.INT96 for leaf in leaves)
     for decimals_as_integers in (True, False):
@@ -89,7 +92,10 @@ def written_as(leaves: Sequence[Leaf], table: pa.Table, location: str, **options
         if len(made) == len(leaves) and all(new.is_encoded_as(old) for new, old in zip(made, leaves, strict=True)):
             return list(layout.row_groups[0])
 
-    return None
+    path = ".".join(leaves[0].path)
+    raise FormatError(
+        f"{location}: Arrow writes column {path} otherwise than the file has it; compact the file instead, which writes its rows again"
+    )
 
 
 def replaced(table: pa.Table, path: tuple[int, ...], replacement: Replacement) -> pa.Table:

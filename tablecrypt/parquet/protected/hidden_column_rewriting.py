@@ -236,19 +236,13 @@ class _Rewriting:
         values = self._decoded(field_id, group, [PlacedChunk(chunks[column.source], column.path) for column in columns])
         shown = replaced(values, path_to(values.schema, field_id), make or blanks)
         leaves = [leaf for column in columns for leaf in self._old.leaves if leaf.path == column.path]
-        chunks_made = written_as(leaves, shown, self._old.file.location, compression=_COMPRESSION, use_dictionary=make is not None)
-        if chunks_made is None:
-            path = ".".join(columns[0].path)
-            raise FormatError(
-                f"{self._old.file.location}: Arrow writes column {path} otherwise than the file has it; compact the file instead, which "
-                "writes its rows again"
-            )
+        made = written_as(leaves, shown, self._old.file.location, compression=_COMPRESSION, use_dictionary=make is not None)
         if make is not None:
-            return [PlacedChunk(chunk, column.path, has_pages_alone=True) for column, chunk in zip(columns, chunks_made, strict=True)]
+            return [PlacedChunk(chunk, column.path, has_pages_alone=True) for column, chunk in zip(columns, made, strict=True)]
 
         return [
             PlacedChunk(chunk, column.path, error_placeholder_pages(chunk), STRIPPED, has_pages_alone=True)
-            for column, chunk in zip(columns, chunks_made, strict=True)
+            for column, chunk in zip(columns, made, strict=True)
         ]
 
     def _decoded(self, field_id: int, group: Struct, columns: Sequence[PlacedChunk]) -> pa.Table:

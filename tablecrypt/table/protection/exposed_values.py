@@ -11,13 +11,13 @@ declared at all, so that no declaration makes rows unreadable.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote_plus
 
 from pyiceberg.io import FileIO
-from pyiceberg.manifest import DataFile, DataFileContent, ManifestContent
+from pyiceberg.manifest import DataFileContent
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata
@@ -27,6 +27,7 @@ from pyiceberg.transforms import VoidTransform
 
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.keys.column_keys import ColumnPolicy
+from tablecrypt.table.deletes import live_deletes
 from tablecrypt.table.protection.policy import policy_of, protected_name
 
 
@@ -74,7 +75,8 @@ def check_deletes(metadata: TableMetadata, io: FileIO, after: Mapping[str, Any])
         if ref.snapshot_ref_type != SnapshotRefType.BRANCH or head is None or not _may_delete_by_value(head):
             continue
 
-        for file in _equality_deletes(head, io):
+        by_value = (file for file in live_deletes(head, io) if file.content == DataFileContent.EQUALITY_DELETES)
+        for file in by_value:
             if (name := deleted_by(declared, metadata.schemas, file.equality_ids or ())) is not None:
                 raise ConfigurationError(
                     f"column {name!r} cannot be protected yet: another engine has deleted rows of branch {branch!r} by its values, and "
@@ -99,13 +101,6 @@ def deleted_by(policy: ColumnPolicy, schemas: Iterable[Schema], equality_ids: It
 def _may_delete_by_value(snapshot: Snapshot) -> bool:
     # A summary may say nothing of it.
     return snapshot.summary is None or snapshot.summary.additional_properties.get("total-equality-deletes") != "0"
-
-
-def _equality_deletes(snapshot: Snapshot, io: FileIO) -> Iterator[DataFile]:
-    for manifest in snapshot.manifests(io):
-        if manifest.content == ManifestContent.DELETES:
-            files = (entry.data_file for entry in manifest.fetch_manifest_entry(io, discard_deleted=True))
-            yield from (file for file in files if file.content == DataFileContent.EQUALITY_DELETES)
 
 
 @dataclass(frozen=True)

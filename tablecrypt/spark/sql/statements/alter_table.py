@@ -29,6 +29,7 @@ from pyiceberg.types import NestedField
 
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.keys.nested_columns import path_through_structs
+from tablecrypt.printable import one_line
 from tablecrypt.spark.sql.alterations import alter as alter_columns
 from tablecrypt.spark.sql.branches_and_tags import check_is_new, drop, point, ref_of
 from tablecrypt.spark.sql.calls import TABLE, Call, Parameter, Procedure, Row, columns
@@ -484,7 +485,7 @@ class Tokens:
     def error(self, expected: str) -> ConfigurationError:
         """Say what should be next."""
         found = repr(self._here.text) if self._next < len(self._tokens) else "the end"
-        return ConfigurationError(f"ALTER TABLE … {' '.join(self._statement.split())}: expected {expected}, found {found}")
+        return ConfigurationError(f"ALTER TABLE … {one_line(self._statement)}: expected {expected}, found {found}")
 
     @property
     def _here(self) -> Token:
