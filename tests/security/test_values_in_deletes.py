@@ -64,6 +64,23 @@ def _rows(table: EncryptedTable) -> list[dict[str, Any]]:
     return sorted(table.scan().to_arrow().to_pylist(), key=lambda row: int(row["id"]))
 
 
+def test_reencrypt_drops_one_that_applies_to_no_file_any_more(both: Clients) -> None:
+    both.payroll.create_table("db.people", ROWS.schema, properties={"encryption.key-id": TABLE_KEY})
+    table = loaded(both.payroll)
+    with table.transaction() as transaction:
+        delete = _delete_second(table, "equality")
+        transaction.update_snapshot().row_delta(RowDelta(added=[delete])).commit()  # type: ignore[attr-defined]
+    table.append(ROWS)
+    declare(table, f"{COLUMN_KEY}: text")
+    reencrypt(table)
+    shred(table.refresh(), all_but_heads=True, replace_heads=True)
+
+    table = loaded(both.payroll)
+    assert [row["id"] for row in _rows(table)] == [1, 2, 3]
+    assert not [stored for stored in opened_by_table_key(table) if CANARY.encode() in stored]
+    assert {file.kind for file in reachable_files(table.metadata, table.io).files.values()}.isdisjoint({FileKind.EQUALITY_DELETES})
+
+
 def test_an_audit_counts_them_among_the_files_that_show_the_column(table: EncryptedTable) -> None:
     assert len(_exposing(table)) == 1
     assert _exposing(table)[0].startswith("2 files hold it under the table's key")
