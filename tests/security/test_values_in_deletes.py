@@ -64,11 +64,14 @@ def _rows(table: EncryptedTable) -> list[dict[str, Any]]:
     return sorted(table.scan().to_arrow().to_pylist(), key=lambda row: int(row["id"]))
 
 
-def test_reencrypt_drops_one_that_applies_to_no_file_any_more(both: Clients) -> None:
+@pytest.mark.parametrize(("columns", "stays"), [(["id", "text"], False), (["id"], True)])
+def test_one_that_applies_to_no_file_goes_where_it_holds_the_column(both: Clients, columns: list[str], stays: bool) -> None:
     both.payroll.create_table("db.people", ROWS.schema, properties={"encryption.key-id": TABLE_KEY})
     table = loaded(both.payroll)
+    files = TableFiles(folder_of(table), table.schema())
+    files.io = table.io
     with table.transaction() as transaction:
-        delete = _delete_second(table, "equality")
+        delete = files.equality_deletes(ROWS.slice(1, 1).select(columns), [1])
         transaction.update_snapshot().row_delta(RowDelta(added=[delete])).commit()  # type: ignore[attr-defined]
     table.append(ROWS)
     declare(table, f"{COLUMN_KEY}: text")
@@ -78,7 +81,8 @@ def test_reencrypt_drops_one_that_applies_to_no_file_any_more(both: Clients) -> 
     table = loaded(both.payroll)
     assert [row["id"] for row in _rows(table)] == [1, 2, 3]
     assert not [stored for stored in opened_by_table_key(table) if CANARY.encode() in stored]
-    assert {file.kind for file in reachable_files(table.metadata, table.io).files.values()}.isdisjoint({FileKind.EQUALITY_DELETES})
+    kinds = {file.kind for file in reachable_files(table.metadata, table.io).files.values()}
+    assert (FileKind.EQUALITY_DELETES in kinds) == stays
 
 
 def test_an_audit_counts_them_among_the_files_that_show_the_column(table: EncryptedTable) -> None:
