@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,12 +17,14 @@ import pytest
 from tablecrypt.errors import ConfigurationError, FormatError
 from tablecrypt.maintenance import FindingKind, audit, migrate, reencrypt, share, shred, verify
 from tablecrypt.manifests.records import key_metadata_of
+from tablecrypt.parquet import thrift
 from tablecrypt.parquet.layout import plain_layout
 from tablecrypt.parquet.protected.hidden_columns import leaves_of
 from tablecrypt.parquet.protected.mapped_ids import with_mapped_ids
 from tablecrypt.parquet.protected.protected_layout import ProtectedLayout
 from tablecrypt.parquet.storage import source_of
-from tablecrypt.parquet.structs import FileMetaData
+from tablecrypt.parquet.structs import FileMetaData, Repetition, SchemaElement
+from tablecrypt.parquet.thrift import Struct
 from tablecrypt.table._pyiceberg.arrow import stored_schema
 from tablecrypt.table.protection.policy import policy_of
 from tablecrypt.table.table import EncryptedTable
@@ -128,25 +132,55 @@ NESTED: Final = {
     "a": pa.int64(),
     "s": pa.struct([("b", pa.string()), ("t", pa.struct([("c", pa.int32())]))]),
     "l": pa.list_(pa.struct([("d", pa.int64()), ("e", pa.list_(pa.string()))])),
+    "single": pa.list_(pa.struct([("g", pa.int64())])),
     "m": pa.map_(pa.string(), pa.struct([("f", pa.int64())])),
     "one": pa.struct([("element", pa.int64())]),
     "lists": pa.list_(pa.list_(pa.map_(pa.int64(), pa.list_(pa.int32())))),
 }
 
 
-@pytest.mark.parametrize("is_compliant", [True, False])
-def test_columns_have_the_field_ids_that_readers_find(both: Clients, is_compliant: bool) -> None:
+def _compliant(rows: pa.Table) -> bytes:
+    return _written(rows, use_compliant_nested_type=True)
+
+
+def _named_item(rows: pa.Table) -> bytes:
+    return _written(rows, use_compliant_nested_type=False)
+
+
+def _without_repeated_groups(rows: pa.Table, element: bytes = b"array") -> bytes:
+    """As older writers stored lists: their elements are the repeated nodes, by this name."""
+    layout = plain_layout(source_of(_written(rows), "file"))
+    kept: list[Struct] = []
+    for node in layout.metadata.structs(FileMetaData.SCHEMA):
+        if kept and kept[-1].optional_binary(SchemaElement.NAME) == b"list":
+            kept.pop()
+            node.set(SchemaElement.NAME, thrift.BINARY, element)
+            node.set(SchemaElement.REPETITION_TYPE, thrift.I32, Repetition.REPEATED)
+        kept.append(node)
+    layout.metadata.set(FileMetaData.SCHEMA, thrift.LIST, kept)
+    footer = layout.metadata.encode()
+    return b"PAR1" + footer + len(footer).to_bytes(4, "little") + b"PAR1"
+
+
+def _written(rows: pa.Table, **options: Any) -> bytes:
+    stored = pa.BufferOutputStream()
+    pq.write_table(rows, stored, store_schema=False, **options)
+    return bytes(stored.getvalue())
+
+
+@pytest.mark.parametrize(
+    "write", [_compliant, _named_item, _without_repeated_groups, partial(_without_repeated_groups, element=b"single_tuple")]
+)
+def test_columns_have_the_field_ids_that_readers_find(both: Clients, write: Callable[[pa.Table], bytes]) -> None:
     rows = pa.table({name: pa.array([], kind) for name, kind in NESTED.items()})
     mapping = (
         encrypted_table(both.payroll.create_table("db.nested", rows.schema, properties={"encryption.key-id": TABLE_KEY}))
         .schema()
         .name_mapping
     )
-    stored = pa.BufferOutputStream()
-    pq.write_table(rows, stored, use_compliant_nested_type=is_compliant)
-    content = stored.getvalue()
+    content = write(rows)
 
-    elements = plain_layout(source_of(content.to_pybytes(), "file")).metadata.structs(FileMetaData.SCHEMA)
+    elements = plain_layout(source_of(content, "file")).metadata.structs(FileMetaData.SCHEMA)
     found = leaves_of(with_mapped_ids(elements, mapping.root))
     assert not any(leaf.field_ids for leaf in leaves_of(elements))
 

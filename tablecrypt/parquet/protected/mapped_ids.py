@@ -81,8 +81,15 @@ def _columns_in(elements: Sequence[Struct], at: int, mapped: MappedColumn) -> It
     if "key" in names:
         yield from zip(inner, ("key", "value"), strict=False)
     else:
-        # Older writers leave that node out of lists: the repeated node is the element.
-        yield (inner[0] if len(inner) == 1 else below[0]), "element"
+        yield (below[0] if _is_itself_the_element(elements[below[0]], inner, of=elements[at]) else inner[0]), "element"
+
+
+def _is_itself_the_element(repeated: Struct, inner: Sequence[int], of: Struct) -> bool:
+    """Whether the repeated node of a list is its element: older writers leave the node between out.
+
+    Parquet's logical types, "Lists", "Backward-compatibility rules".
+    """
+    return len(inner) != 1 or _name(repeated) in ("array", f"{_name(of)}_tuple")
 
 
 def _children(elements: Sequence[Struct], at: int) -> Iterator[int]:
