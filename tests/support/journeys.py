@@ -1,8 +1,9 @@
 """Which of our files an operation passes, in the order in which it first enters them.
 
-    python -m tests.support.journeys append | scan | upsert | reencrypt | shred     prints the files, one a line
+    python -m tests.support.journeys append | scan | upsert | reencrypt | reencrypt-protected | shred       prints the files, one a line
 
 Each runs in a process of its own, on a table with two snapshots and a deletion vector, so that no cache of another test shortens the way.
+The last word of a name says what the table has besides: a protected column.
 docs/architecture.md draws them, and `drawn` reads what it draws.
 """
 
@@ -33,6 +34,7 @@ JOURNEYS: Final[dict[str, Callable[[Table], object]]] = {
     "scan": lambda table: table.scan("id > 0").to_arrow(),
     "upsert": lambda table: table.upsert(ROWS, join_cols=["id"]),
     "reencrypt": maintenance.reencrypt,
+    "reencrypt-protected": maintenance.reencrypt,
     "shred": lambda table: maintenance.shred(table, [table.snapshots()[0].snapshot_id]),
 }
 
@@ -46,13 +48,15 @@ def drawn(heading: str) -> tuple[set[str], set[str]]:
     return set(FILE.findall(journey)), set().union(*(groups[name] for name in re.findall(r"\[(\w+)\]", journey)))
 
 
-def prepared_table(folder: Path) -> Table:
-    """A table whose second snapshot has a deletion vector."""
-    MemoryKeyManagementClient({"kms.memory.name": "journeys"}, keys={"master": bytes(16)})
+def prepared_table(folder: Path, is_protected: bool) -> Table:
+    """A table whose second snapshot has a deletion vector, and which has a protected column or none."""
+    MemoryKeyManagementClient({"kms.memory.name": "journeys"}, keys={"master": bytes(16), "column": bytes(16)})
     kms = {"encryption.kms-type": "memory", "kms.memory.name": "journeys"}
     catalog = load_catalog("prod", type="tablecrypt", uri=f"sqlite:///{folder}/catalog.db", warehouse=f"file://{folder}", **kms)
     catalog.create_namespace("db")
     properties = {"encryption.key-id": "master", "write.delete.mode": "merge-on-read"}
+    if is_protected:
+        properties["encryption.column-keys"] = "column: text"
     table = catalog.create_table("db.rows", ROWS.schema, properties=properties)
     table.append(ROWS)
     table.delete("id = 2")
@@ -90,7 +94,7 @@ def main(name: str) -> None:
     warnings.simplefilter("ignore")
     traveller = Traveller()
     with tempfile.TemporaryDirectory() as folder:
-        table = prepared_table(Path(folder))
+        table = prepared_table(Path(folder), is_protected=name.endswith("-protected"))
         sys.stdout.write("\n".join(traveller.files_passed(lambda: JOURNEYS[name](table))) + "\n")
 
 
