@@ -251,9 +251,12 @@ class _Rewriting:
 
     def _footer(self) -> Struct:
         old = self._old
-        footer = old.file.metadata.copy()
+        footer = _without_notes(old.file.metadata)
         if [column.path for column in self._columns] == [leaf.path for leaf in old.leaves]:
             return footer
+
+        # What Arrow's writer notes of the columns' types is about those of before.
+        footer.remove(FileMetaData.KEY_VALUE_METADATA)
 
         tops = dict.fromkeys(old.leaves[ordinal].path[0] for ordinal in self._shown)
         elements = [element for top in tops for element in subtree(old.schema, top)]
@@ -274,10 +277,16 @@ class _Rewriting:
         else:
             footer.remove(FileMetaData.COLUMN_ORDERS)
 
-        kept = [each for each in structs_of(footer, FileMetaData.KEY_VALUE_METADATA) if each.binary(KeyValue.KEY) != _ARROW_SCHEMA]
-        footer.remove(FileMetaData.KEY_VALUE_METADATA)
-        if kept:
-            footer.set(FileMetaData.KEY_VALUE_METADATA, thrift.LIST, kept)
+
+def _without_notes(footer: Struct) -> Struct:
+    """Return a footer without what the file's writer noted there beside the types that Arrow's writer notes of its columns."""
+    # Notes hold values, and the table's key opens the footer: Hudi notes the least and the greatest record key there.
+    kept = [each for each in structs_of(footer, FileMetaData.KEY_VALUE_METADATA) if each.binary(KeyValue.KEY) == _ARROW_SCHEMA]
+    without = footer.copy(without=(FileMetaData.KEY_VALUE_METADATA,))
+    if kept:
+        without.set(FileMetaData.KEY_VALUE_METADATA, thrift.LIST, kept)
+
+    return without
 
 
 def _decoded(old: ProtectedLayout, group: Struct, schema: Sequence[Struct], columns: Sequence[PlacedChunk]) -> pa.Table:
