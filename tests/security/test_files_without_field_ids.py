@@ -54,7 +54,7 @@ def people(both: Clients, tmp_path: Path) -> EncryptedTable:
     # As Hudi notes it.
     named = named.replace_schema_metadata({"hoodie_min_record_key": f"{CANARY} 1"})
     for name, stored in (("people", named), ("empty", rows.slice(0, 0))):
-        pq.write_table(stored, tmp_path / f"{name}.parquet")
+        pq.write_table(stored, tmp_path / f"{name}.parquet", write_page_index=True, bloom_filter_options={"ssn": True, "id": True})
         plain.add_files([f"file://{tmp_path}/{name}.parquet"])
     migrate(plain, TABLE_KEY, into="db.people")
     table = loaded(both.payroll)

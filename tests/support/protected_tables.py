@@ -26,8 +26,9 @@ from pyiceberg.types import DecimalType, ListType, LongType, NestedField, String
 from tablecrypt.kms.memory import MemoryKeyManagementClient
 from tablecrypt.manifests.records import STATISTICS, key_metadata_of
 from tablecrypt.parquet import FileKeys
-from tablecrypt.parquet.chunk_modules import decrypt_chunk
+from tablecrypt.parquet.chunk_modules import decrypt_chunk, read_index
 from tablecrypt.parquet.layout import encrypted_layout
+from tablecrypt.parquet.modules import ModuleType
 from tablecrypt.parquet.storage import source_of
 from tablecrypt.table.protection.policy import column_keys
 from tablecrypt.table.snapshots import CommitOptions
@@ -214,5 +215,8 @@ def opened_by_table_key(table: EncryptedTable) -> list[bytes]:
         stored, key_metadata = path_of(task.file.file_path).read_bytes(), key_metadata_of(task.file)
         layout = encrypted_layout(source_of(stored), FileKeys(key_metadata.encryption_key, aad_prefix=key_metadata.aad_prefix))
         found += [repr(task.file).encode(), stored, layout.metadata.encode()]
-        found += [bytes(decrypt_chunk(chunk)) for chunk in layout.chunks() if not chunk.has_own_key]
+        for chunk in layout.chunks():
+            if not chunk.has_own_key:
+                found.append(bytes(decrypt_chunk(chunk)))
+                found += [read_index(chunk, chunk.column_index, ModuleType.COLUMN_INDEX)] if chunk.column_index else []
     return found
