@@ -46,7 +46,7 @@ RUNS: Final = (
     Run("scans", "--rounds 5"),
     Run("shapes", "--rounds 3", 300),
     Run("writes", "--rounds 3", 240),
-    Run("tpch_engines", "--scale 0.2 --rounds 3", 240),
+    Run("tpch_engines", "--scale 1 --rounds 2", 420),
     Run("small_files", "--rounds 3"),
     Run("append_scan", "--rounds 6 --commits 10"),
     Run("planning", "--rounds 5"),
