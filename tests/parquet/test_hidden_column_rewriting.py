@@ -30,13 +30,11 @@ from tablecrypt.parquet.storage import source_of
 from tablecrypt.parquet.structs import ColumnChunk, ColumnMetaData, FileMetaData, KeyValue, RowGroup
 from tablecrypt.parquet.thrift import Struct
 from tablecrypt.parquet.uniform import ReadRequest, UniformParquetFile
-from tests.support.hidden_column_files import EMAIL, NOTE, PROTECTED, ROWS, SCHEMA, SECRET, SSN, TABLE, ProtectedFile
+from tests.support.hidden_column_files import EMAIL, EXTENSION, NOTE, PROTECTED, ROWS, SCHEMA, SECRET, SSN, TABLE, ProtectedFile
 from tests.support.mutations import flipped
 from tests.support.uniform_files import encrypt_uniform
 
 COLUMNS: Final = SCHEMA.names
-EXTENSION: Final = 32767
-"""The id of the field that Parquet leaves to extensions of each structure."""
 
 
 def masked(field: pa.Field, values: pa.Array) -> pa.Array:

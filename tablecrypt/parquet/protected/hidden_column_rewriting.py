@@ -182,7 +182,7 @@ class _Rewriting:
         groups = zip(metadata.structs(FileMetaData.ROW_GROUPS), self._old.file.row_groups, strict=True)
         # Of a row group without rows nothing is protected: pyarrow makes no pages of it that could be placeholders.
         writer.add_groups(
-            (_without_order(group), self._placed(group, chunks)) for group, chunks in groups if group.integer(RowGroup.NUM_ROWS)
+            (without_order(group), self._placed(group, chunks)) for group, chunks in groups if group.integer(RowGroup.NUM_ROWS)
         )
 
     def values(self, field_id: int) -> Iterator[pa.ChunkedArray]:
@@ -256,7 +256,7 @@ class _Rewriting:
 
     def _footer(self) -> Struct:
         old = self._old
-        footer = _without_notes(old.file.metadata)
+        footer = without_notes(old.file.metadata)
         if [column.path for column in self._columns] == [leaf.path for leaf in old.leaves]:
             return footer
 
@@ -283,7 +283,7 @@ class _Rewriting:
             footer.remove(FileMetaData.COLUMN_ORDERS)
 
 
-def _without_notes(footer: Struct) -> Struct:
+def without_notes(footer: Struct) -> Struct:
     """Return a footer without what the file's writer noted there beside the types that Arrow's writer notes of its columns."""
     # Notes hold values, and the table's key opens the footer: Hudi notes the least and the greatest record key there.
     kept = [each for each in structs_of(footer, FileMetaData.KEY_VALUE_METADATA) if each.binary(KeyValue.KEY) == _ARROW_SCHEMA]
@@ -299,7 +299,8 @@ def _notes_in(metadata: Struct) -> tuple[int, ...]:
     return (ColumnMetaData.KEY_VALUE_METADATA, *metadata.beyond(ColumnMetaData.SPECIFIED))
 
 
-def _without_order(group: Struct) -> Struct:
+def without_order(group: Struct) -> Struct:
+    """Return a row group without what its writer noted of the order of rows, or where the specification has no field."""
     # By a column that is protected now, the order of the placeholders would be another one.
     return group.copy(without=(RowGroup.SORTING_COLUMNS, *group.beyond(RowGroup.SPECIFIED)))
 
