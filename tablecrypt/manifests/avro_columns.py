@@ -60,6 +60,7 @@ NULL: Final = int(np.iinfo(np.int64).min)
 """Stands for a number, and for a position, that a record does not have."""
 _PADDING: Final = 64
 _MOST_SHIFT: Final = 63
+_LONG: Final = 2**64 - 1
 _MOST_PARTS: Final = 8
 """Writers put a map or an array into one part."""
 _MOST_STEPS: Final = 50_000
@@ -397,6 +398,8 @@ def _number(raw: bytes, at: int) -> tuple[int, int]:
         at += 1
         value |= (raw[at] & 0x7F) << shift
         shift += 7
+    # A count of more than 64 bits, which whoever may commit can have in an entry, must not end a plan: no array holds it.
+    value &= _LONG
     return (value >> 1) ^ -(value & 1), at + 1
 
 

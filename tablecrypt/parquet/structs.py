@@ -5,7 +5,8 @@
          │                                                            └─ encrypted_column_metadata (an encrypted ColumnMetaData)
          └─ encryption_algorithm ── EncryptionAlgorithm (only beside a plaintext footer; else in FileCryptoMetaData)
 
-Each class holds the field ids of one structure; the shapes say what thrift.py decodes. All other fields pass through as bytes.
+Each class holds the field ids of one structure; the shapes say what thrift.py decodes. All other fields pass through as bytes, but where
+a file gets protected columns: then only fields that the specification has (`SPECIFIED`) go into the new footer, its schema apart.
 
 Specification: Apache Parquet, parquet.thrift.
 """
@@ -28,6 +29,7 @@ class FileMetaData:
     COLUMN_ORDERS: Final = 7
     ENCRYPTION_ALGORITHM: Final = 8
     FOOTER_SIGNING_KEY_METADATA: Final = 9
+    SPECIFIED: Final = frozenset(range(1, 10))
 
 
 class SchemaElement:
@@ -113,6 +115,7 @@ class RowGroup:
     FILE_OFFSET: Final = Number(5, I64)
     TOTAL_COMPRESSED_SIZE: Final = Number(6, I64)
     ORDINAL: Final = Number(7, I16)
+    SPECIFIED: Final = frozenset(range(1, 8))
 
 
 class ColumnChunk:
@@ -149,6 +152,7 @@ class ColumnMetaData:
     BLOOM_FILTER_LENGTH: Final = Number(15, I32)
     SIZE_STATISTICS: Final = 16
     GEOSPATIAL_STATISTICS: Final = 17
+    SPECIFIED: Final = frozenset(range(1, 18))
 
 
 ENCRYPTION_IN_FOOTER: Final = (FileMetaData.ENCRYPTION_ALGORITHM, FileMetaData.FOOTER_SIGNING_KEY_METADATA)

@@ -24,7 +24,7 @@ Specification: Apache Thrift, "Thrift Compact protocol encoding".
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple, Self, Union
 
@@ -149,6 +149,10 @@ class Struct:
     def copy(self, without: tuple[int, ...] = ()) -> Struct:
         """The same fields in another struct; their values are shared."""
         return Struct({key: field for key, field in self.fields.items() if key not in without})
+
+    def beyond(self, field_ids: Collection[int]) -> tuple[int, ...]:
+        """The ids of the fields that are not among these."""
+        return tuple(key for key in self.fields if key not in field_ids)
 
     def encode(self) -> bytes:
         out = bytearray()

@@ -69,7 +69,6 @@ from tablecrypt.parquet.storage import Sink, open_sink, open_source
 from tablecrypt.parquet.structs import (
     BLOOM_FILTER,
     ENCRYPTION_IN_FOOTER,
-    INDEXES_AND_ENCRYPTION,
     OFFSET_INDEX_SHAPE,
     ColumnChunk,
     ColumnCryptoMetaData,
@@ -278,7 +277,8 @@ def write_pages(sink: Sink, cipher: ModuleCipher | None, placed: PlacedChunk, or
     metadata.set(ColumnMetaData.TOTAL_COMPRESSED_SIZE, thrift.I64, sink.position - start)
     if dictionary_offset is not None:
         metadata.set(ColumnMetaData.DICTIONARY_PAGE_OFFSET, thrift.I64, dictionary_offset)
-    struct = old.struct.copy(without=(ColumnChunk.META_DATA, *INDEXES_AND_ENCRYPTION))
+    # Nothing of the old one is about the new file; of a field that the specification does not have, nobody knows what it tells.
+    struct = Struct()
     # parquet.thrift: deprecated, and 0 where the metadata is in the footer alone.
     struct.set(ColumnChunk.FILE_OFFSET, thrift.I64, 0)
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 import io
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from typing import Final
 
 from pyiceberg.avro.decoder import BinaryDecoder
 from pyiceberg.avro.encoder import BinaryEncoder
@@ -34,6 +35,7 @@ from tablecrypt.manifests.records import (
     ENTRY_READ_SCHEMA,
     FILE_CONTENT_FIELD_ID,
     FILE_FORMAT_FIELD_ID,
+    FIRST_ROW_ID,
     ROOT_STRUCT,
     STATISTICS,
     STATUS_FIELD_ID,
@@ -41,6 +43,9 @@ from tablecrypt.manifests.records import (
     entry_write_schema,
 )
 from tablecrypt.table.planning import EncryptedFileScanTask, FilePart
+
+_COUNTS: Final = ("column_sizes", "value_counts", "null_value_counts", "nan_value_counts")
+_GREATEST_COUNT: Final = 2**63 - 1
 
 
 class FileEntryCodec:
@@ -80,9 +85,15 @@ class FileEntryCodec:
         return buffer.getvalue()
 
     def decode_files(self, content: bytes) -> list[DataFile]:
-        """Decode data files."""
+        """Decode data files that were written, whose rows get their ids when the table takes the files."""
         with _decoding(content) as decoder:
-            return [entry.data_file for entry in self._decode(decoder, len(content))]
+            files = [entry.data_file for entry in self._decode(decoder, len(content))]
+
+        for file in files:
+            _check_counts(file)
+            # An engine's worker says it, and may name the ids of other rows.
+            file[FIRST_ROW_ID] = None
+        return files
 
     def _encode(self, encoder: BinaryEncoder, entries: Iterable[ManifestEntry]) -> None:
         listed = list(entries)
@@ -124,6 +135,14 @@ class FileEntryCodec:
         if spec_id not in self._specs:
             raise FormatError(f"the table has no partition spec {spec_id}")
         return entry_write_schema(self._specs[spec_id].partition_type(self._schema))
+
+
+def _check_counts(file: DataFile) -> None:
+    """FormatError for a count that no manifest can hold: PyIceberg reads negative ones as numbers over 2^63 - 1."""
+    for name in _COUNTS:
+        counts = file[DATA_FILE_POSITIONS[name]] or {}
+        if any(not 0 <= count <= _GREATEST_COUNT for count in counts.values()):
+            raise FormatError(f"{file.file_path}: is to be added with {name} that no file has")
 
 
 @contextmanager

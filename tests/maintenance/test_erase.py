@@ -124,6 +124,17 @@ def test_branches_and_tags_lose_the_person_and_keep_the_others(catalog: Catalog)
     check_nothing_is_left(table)
 
 
+def test_a_tag_gets_no_rows_of_a_branch_that_has_the_name_of_what_a_killed_run_leaves(catalog: Catalog) -> None:
+    table = people(catalog)
+    second = table.snapshots()[1].snapshot_id
+    table.manage_snapshots().create_tag(second, "old").create_branch(second, "tablecrypt-erasing-old").commit()
+    table.append(rows(300, 310), branch="tablecrypt-erasing-old")
+
+    assert erase(table, FILTER).is_complete
+
+    assert {name: table.refresh().scan().use_ref(name).count() for name in table.metadata.refs} == {"main": 59, "old": 39}
+
+
 def test_partition_folders_and_summaries_go_too(catalog: Catalog) -> None:
     by_customer = PartitionSpec(PartitionField(1, 1000, IdentityTransform(), "customer_id"))
     table = people(catalog, {"write.summary.partition-limit": "100"}, by_customer)

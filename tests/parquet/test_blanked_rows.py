@@ -21,10 +21,10 @@ from tablecrypt.parquet import thrift
 from tablecrypt.parquet.protected.carried_over_columns import blank_rows_beside_hidden_columns
 from tablecrypt.parquet.protected.protected_layout import ProtectedLayout
 from tablecrypt.parquet.storage import source_of
-from tablecrypt.parquet.structs import ColumnMetaData, FileMetaData, RowGroup
+from tablecrypt.parquet.structs import ColumnMetaData, FileMetaData, KeyValue, RowGroup
 from tablecrypt.parquet.thrift import Struct
 from tablecrypt.parquet.uniform import ReadRequest
-from tests.support.hidden_column_files import NOTE, PROTECTED, ROWS, SCHEMA, TABLE, ProtectedFile, field
+from tests.support.hidden_column_files import EXTENSION, NOTE, PROTECTED, ROWS, SCHEMA, TABLE, ProtectedFile, field
 from tests.support.mutations import flipped
 
 COLUMNS: Final = SCHEMA.names
@@ -95,6 +95,22 @@ def test_no_value_of_a_blanked_row_is_in_what_the_tables_key_opens(file: Protect
     before, after = (b"".join(each.opened_by_the_table_key()) for each in (file, blanked))
     assert all(value in before for value in values)
     assert not any(value in after for value in values)
+
+
+def test_what_a_writer_noted_in_the_footer_goes_with_the_rows(file: ProtectedFile) -> None:
+    def note(footer: Struct, chunks: list[list[Struct]]) -> None:
+        told = Struct()
+        told.set(KeyValue.KEY, thrift.BINARY, b"least record key: n7")
+        footer.set(FileMetaData.KEY_VALUE_METADATA, thrift.LIST, [told])
+        for each in (footer, *footer.structs(FileMetaData.ROW_GROUPS)):
+            each.set(EXTENSION, thrift.BINARY, b"least record key: n7")
+
+    noted = ProtectedFile.of(file.changed(note), file.key_metadata, file.keys)
+    assert b"record key" in noted.opened_by_the_table_key()[0]
+    blanked = Blanked(noted)
+
+    assert not [text for text in blanked.opened_by_the_table_key() if b"record key" in text]
+    assert rows_of(blanked)[1]["id"] is None
 
 
 def test_a_byte_that_is_no_zero_where_columns_were_is_found(blanked: Blanked) -> None:

@@ -17,7 +17,7 @@ from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import AuthenticationError, ConfigurationError, TablecryptError, TamperedFileError
 from tablecrypt.keys.bound_schemas import BoundSchema
-from tablecrypt.parquet import FileKeys
+from tablecrypt.parquet import FileKeys, thrift
 from tablecrypt.parquet.footer import FileCiphers, read_footer
 from tablecrypt.parquet.layout import FileLayout
 from tablecrypt.parquet.protected.carried_over_columns import reencrypt_beside_hidden_columns
@@ -27,10 +27,10 @@ from tablecrypt.parquet.protected.hidden_column_rewriting import RewrittenFile, 
 from tablecrypt.parquet.protected.hidden_columns import hidden_name
 from tablecrypt.parquet.protected.protected_layout import ProtectedLayout
 from tablecrypt.parquet.storage import source_of
-from tablecrypt.parquet.structs import ColumnChunk
+from tablecrypt.parquet.structs import ColumnChunk, ColumnMetaData, FileMetaData, KeyValue, RowGroup
 from tablecrypt.parquet.thrift import Struct
 from tablecrypt.parquet.uniform import ReadRequest, UniformParquetFile
-from tests.support.hidden_column_files import EMAIL, NOTE, PROTECTED, ROWS, SCHEMA, SECRET, SSN, TABLE, ProtectedFile
+from tests.support.hidden_column_files import EMAIL, EXTENSION, NOTE, PROTECTED, ROWS, SCHEMA, SECRET, SSN, TABLE, ProtectedFile
 from tests.support.mutations import flipped
 from tests.support.uniform_files import encrypt_uniform
 
@@ -124,6 +124,33 @@ def test_columns_of_a_file_from_before_are_protected_and_the_others_are_as_they_
     opened = ProtectedFile.of(new.stored, new.key_metadata, new.keys).opened_by_the_table_key()
     assert not [text for text in opened if SECRET.search(text)]
     assert any(b"n7" in text for text in opened), "unprotected text is found, so the search finds text"
+
+
+def test_what_a_writer_noted_where_the_specification_knows_no_field_goes(
+    file: ProtectedFile, uniform: tuple[bytes, StandardKeyMetadata]
+) -> None:
+    """As extensions of Parquet's structures are, with all bounds once more; or notes on a column, or by what the rows were sorted."""
+
+    def note(footer: Struct, chunks: list[list[Struct]]) -> None:
+        groups = footer.structs(FileMetaData.ROW_GROUPS)
+        every = [chunk for each in chunks for chunk in each]
+        told = Struct()
+        told.set(KeyValue.KEY, thrift.BINARY, b"top-secret 7")
+        for chunk in every:
+            chunk.struct(ColumnChunk.META_DATA).set(ColumnMetaData.KEY_VALUE_METADATA, thrift.LIST, [told])
+        for struct in [footer, *groups, *every, *(chunk.struct(ColumnChunk.META_DATA) for chunk in every)]:
+            struct.set(EXTENSION, thrift.BINARY, b"top-secret 7")
+        for group in groups:
+            group.set(RowGroup.SORTING_COLUMNS, thrift.LIST, [Struct()])
+
+    stored, key_metadata = uniform
+    noted = ProtectedFile.of(stored, key_metadata, {}).changed(note)
+    new = Rewritten(file, noted, key_metadata, REPLACEMENTS)
+
+    assert new.rows() == TABLE.to_pylist()
+    opened = ProtectedFile.of(new.stored, new.key_metadata, new.keys).opened_by_the_table_key()
+    assert not [text for text in opened if b"top-secret" in text]
+    assert not [group for group in new.layout.file.metadata.structs(FileMetaData.ROW_GROUPS) if RowGroup.SORTING_COLUMNS in group]
 
 
 def test_error_placeholders_fail_in_readers_that_know_nothing_of_them(

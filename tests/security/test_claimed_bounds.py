@@ -92,3 +92,11 @@ def test_bounds_from_before_the_declaration_rule_files_out_as_they_did(both: Cli
     table.append(pa.concat_tables([persons(1), persons(2)]))
     assert len(list(table.scan("ssn = 'SSN-0002'").plan_files())) == 2
     assert ids(table, "ssn = 'SSN-0002'") == [2, 2]
+
+
+def test_a_count_of_more_than_64_bits_ends_no_filter(both: Clients) -> None:
+    table = protected_table(both.payroll, appends=[persons(*ROWS)])
+    (file,) = data_files(table)
+    counts: dict[str, Any] = {"value_counts": {1: 3}, "null_value_counts": {1: 2**64 - 5}}
+    add_once_more(table, file, path_of(file.file_path).read_bytes(), **counts)
+    assert ids(table, "id = 2") == [2, 2]

@@ -18,7 +18,7 @@ from tablecrypt.engines.job_keys import Role
 from tablecrypt.engines.tasks import WritingTask, decrypted_results
 from tablecrypt.engines.writes import begin_write, commit_files, commit_to, current_table
 from tablecrypt.errors import AuthenticationError, ConfigurationError, FormatError
-from tablecrypt.manifests.records import DATA_FILE_POSITIONS
+from tablecrypt.manifests.records import DATA_FILE_POSITIONS, FIRST_ROW_ID
 from tablecrypt.table.file_entries import FileEntryCodec
 from tablecrypt.table.table import EncryptedTable
 from tests.support.tables import data_files, data_paths, encrypted_table, ids, key_file_kms, new_table, rows
@@ -154,6 +154,32 @@ def test_a_result_that_claims_a_number_of_rows_that_no_file_has_uses_up_no_row_i
     assert table.metadata.next_row_id == 2
     table.append(rows(20, 1))
     assert ids(table) == [0, 1, 20]
+
+
+@pytest.mark.parametrize("claimed", [0, 2**62, -5])
+def test_a_result_that_claims_row_ids_gets_those_that_are_next(lake: Catalog, claimed: int) -> None:
+    """With the ids of other rows, the worker's rows would pass for later versions of these."""
+
+    def claim(files: list[DataFile]) -> list[DataFile]:
+        files[0][FIRST_ROW_ID] = claimed
+        return files
+
+    job(encrypted_table(lake.load_table("db.t")), claim)
+
+    found = lake.load_table("db.t").scan(selected_fields=("id", "_row_id")).to_arrow().to_pylist()
+    assert sorted((row["id"], row["_row_id"]) for row in found) == [(0, 0), (1, 1), (10, 2), (11, 3)]
+
+
+@pytest.mark.parametrize("name", ["column_sizes", "value_counts", "null_value_counts", "nan_value_counts"])
+def test_a_result_that_claims_counts_that_no_file_has_is_refused(lake: Catalog, name: str) -> None:
+    def claim(files: list[DataFile]) -> list[DataFile]:
+        files[0][DATA_FILE_POSITIONS[name]] = {1: -5}
+        return files
+
+    with pytest.raises(FormatError, match=f"is to be added with {name} that no file has"):
+        job(encrypted_table(lake.load_table("db.t")), claim)
+
+    assert ids(lake.load_table("db.t")) == [0, 1]
 
 
 def drop_branch(table: EncryptedTable) -> None:

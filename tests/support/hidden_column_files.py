@@ -35,6 +35,9 @@ SSN, ID, PERSON, NAME, EMAIL, PHONES, TAGS, PAID, NOTE = 1, 2, 3, 4, 5, 6, 8, 11
 PROTECTED: Final = (SSN, EMAIL, PHONES, TAGS, PAID, NOTE)
 SECRET: Final = re.compile(rb"top-secret|\xd2\x02\x96\x49")
 
+EXTENSION: Final = 32767
+"""The id of the field that Parquet leaves to extensions of each structure."""
+
 
 def field(name: str, kind: pa.DataType, field_id: int, nullable: bool = True) -> pa.Field:
     return pa.field(name, kind, nullable, {"PARQUET:field_id": str(field_id)})

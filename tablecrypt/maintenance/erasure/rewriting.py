@@ -96,7 +96,7 @@ class Rewriting:
         return reload(searching.table).metadata.refs[branch].snapshot_id
 
     def _erase_tag(self, searching: Searching, tag: str) -> int:
-        branch = _working_branch(searching.table, tag)
+        branch = self._working_branch(searching.table, tag)
         head = self._erase_branch(searching, branch)
         fresh = reload(searching.table)
         # A tag that is created anew would lose its own max-ref-age-ms.
@@ -105,6 +105,29 @@ class Rewriting:
         with fresh.manage_snapshots() as management:
             management.create_tag(head, tag, max_age).remove_branch(branch)
         return head
+
+    def _working_branch(self, table: EncryptedTable, tag: str) -> str:
+        """Return the branch on which a tag's rows are erased: that of a run that was killed, or a new one."""
+        fresh, branch = reload(table), f"{WORKING_BRANCH}{tag}"
+        tagged, begun = fresh.metadata.refs[tag].snapshot_id, fresh.metadata.refs.get(branch)
+        if begun is not None:
+            # A run that was killed has begun the branch. Its commits count only if they follow the snapshot that the tag names now.
+            before = ancestors_of(fresh.metadata.snapshot_by_id(begun.snapshot_id), fresh.metadata)
+            # Others may have written to a branch of this name, and the tag would get their rows.
+            has_its_rows = self._others(fresh, branch) == self._others(fresh, tag)
+            if has_its_rows and tagged in {snapshot.snapshot_id for snapshot in before}:
+                return branch
+            # It is begun anew, as where the tag was moved since.
+            fresh.manage_snapshots().remove_branch(branch).commit()
+            fresh = reload(table)
+
+        fresh.manage_snapshots().create_branch(tagged, branch).commit()
+
+        return branch
+
+    def _others(self, table: EncryptedTable, ref: str) -> int:
+        """Return how many rows of a branch or tag stay."""
+        return table.scan().use_ref(ref).count() - table.scan(row_filter=self.row_filter.expression).use_ref(ref).count()
 
     def _work(self, searching: Searching, branch: str) -> RefWork:
         return RefWork.of(reload(searching.table), branch, self.row_filter, searching.findings)
@@ -116,24 +139,6 @@ class Rewriting:
         snapshot = table.metadata.snapshot_by_id(work.snapshot_id)
         compaction = Compaction(table, work.name, snapshot, work.tasks, groups=groups, unused_deletes=work.dropped)
         compaction.run(self.runner, self.progress)
-
-
-def _working_branch(table: EncryptedTable, tag: str) -> str:
-    """Return the branch on which a tag's rows are erased: that of a run that was killed, or a new one."""
-    fresh, branch = reload(table), f"{WORKING_BRANCH}{tag}"
-    tagged, begun = fresh.metadata.refs[tag].snapshot_id, fresh.metadata.refs.get(branch)
-    if begun is not None:
-        # A run that was killed has begun the branch. Its commits count only if they follow the snapshot that the tag names now.
-        before = ancestors_of(fresh.metadata.snapshot_by_id(begun.snapshot_id), fresh.metadata)
-        if tagged in {snapshot.snapshot_id for snapshot in before}:
-            return branch
-        # The tag was moved since.
-        fresh.manage_snapshots().remove_branch(branch).commit()
-        fresh = reload(table)
-
-    fresh.manage_snapshots().create_branch(tagged, branch).commit()
-
-    return branch
 
 
 def has_hidden_columns(table: EncryptedTable) -> bool:

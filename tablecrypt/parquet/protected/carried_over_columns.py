@@ -46,7 +46,7 @@ from tablecrypt.parquet.footer import PLAIN_MAGIC, described, plain_end, write_f
 from tablecrypt.parquet.layout import Chunk, Span
 from tablecrypt.parquet.modules import ModuleCipher, ModuleType
 from tablecrypt.parquet.protected.hidden_arrays import blanked_column, written_as
-from tablecrypt.parquet.protected.hidden_column_rewriting import decoded_columns, footer_of
+from tablecrypt.parquet.protected.hidden_column_rewriting import decoded_columns, footer_of, without_notes, without_order
 from tablecrypt.parquet.protected.hidden_columns import around_fields, without_hidden_columns
 from tablecrypt.parquet.protected.placeholders import is_error_placeholder
 from tablecrypt.parquet.protected.protected_layout import ProtectedLayout
@@ -158,7 +158,8 @@ class _Blanking:
     def write(self) -> tuple[pq.FileMetaData, int]:
         self._carry_over()
         groups, shown = zip(*(self._row_group(number) for number in range(len(self._groups))), strict=True) if self._groups else ((), ())
-        metadata = self._old.file.metadata.copy()
+        # A file that an early build protected has its first writer's notes still, and they may tell of the rows that are blanked.
+        metadata = without_notes(self._old.file.metadata)
         metadata.set(FileMetaData.ROW_GROUPS, thrift.LIST, list(groups))
         self._encryption.write_footer(self._out, without_hidden_columns(metadata))
         return self._shown_alone(list(shown)), self._out.position
@@ -202,7 +203,7 @@ class _Blanking:
                 growth += new.metadata.integer(size) - chunks[ordinal].metadata.integer(size)
 
         # Blanked rows are where they were, which need not be where the order of the others would have them.
-        copy = group.copy(without=(RowGroup.SORTING_COLUMNS,))
+        copy = without_order(group)
         copy.set(RowGroup.COLUMNS, thrift.LIST, encoded)
         copy.set(RowGroup.TOTAL_BYTE_SIZE, thrift.I64, group.integer(RowGroup.TOTAL_BYTE_SIZE) + growth)
         copy.set(RowGroup.FILE_OFFSET, thrift.I64, start)

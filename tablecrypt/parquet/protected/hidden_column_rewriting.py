@@ -15,7 +15,9 @@ Values are decoded for a placeholder that is made, of its column alone and one r
     new    ssn                       note                                   __protected__.9    ssn unprotected, note (field id 9) protected
            pages of __protected__.4  placeholder, made of the old column    pages of the old column
 
-A file without a column stays without it. The schema that Arrow leaves in a footer would not be that of the new file, and is dropped.
+A file without a column stays without it. The schema that Arrow leaves in a footer would not be that of the new file, and is dropped. So is
+what else a writer may have left there about values: notes, the order of rows, and fields that the specification does not have, such as
+extensions (field id 32767), in which a whole second footer may lie. Those in the schema stay, to which the keys of columns are bound.
 
 Raises TamperedFileError for a file in which a hidden column is under the file's key, or something else under a key of its own; FormatError
 for a column whose values Arrow writes in another physical type than the file has; and what tablecrypt.parquet.layout raises.
@@ -55,7 +57,7 @@ from tablecrypt.parquet.protected.mapped_ids import MappedColumn
 from tablecrypt.parquet.protected.placeholders import blanks, error_placeholder_pages
 from tablecrypt.parquet.protected.protected_layout import KeyByField, ProtectedLayout
 from tablecrypt.parquet.storage import Sink, source_of
-from tablecrypt.parquet.structs import FileMetaData, KeyValue, RowGroup, SchemaElement
+from tablecrypt.parquet.structs import ColumnMetaData, FileMetaData, KeyValue, RowGroup, SchemaElement
 from tablecrypt.parquet.thrift import Struct
 from tablecrypt.parquet.writing import STRIPPED, FileEncryption, ModularWriter, PlacedChunk
 
@@ -179,7 +181,9 @@ class _Rewriting:
         writer.begin(self._footer(), [column.path for column in self._columns], rows)
         groups = zip(metadata.structs(FileMetaData.ROW_GROUPS), self._old.file.row_groups, strict=True)
         # Of a row group without rows nothing is protected: pyarrow makes no pages of it that could be placeholders.
-        writer.add_groups((group, self._placed(group, chunks)) for group, chunks in groups if group.integer(RowGroup.NUM_ROWS))
+        writer.add_groups(
+            (without_order(group), self._placed(group, chunks)) for group, chunks in groups if group.integer(RowGroup.NUM_ROWS)
+        )
 
     def values(self, field_id: int) -> Iterator[pa.ChunkedArray]:
         leaves = [(ordinal, self._old.leaves[ordinal].path) for ordinal in self._leaves_of(field_id)]
@@ -220,7 +224,8 @@ class _Rewriting:
                 placed.append(PlacedChunk(chunk, column.path, pages_of_hidden_column(chunk), has_pages_alone=True, is_hidden=True))
                 continue
             if column.placeholder_of is None:
-                placed.append(PlacedChunk(chunks[column.source], column.path))
+                chunk = chunks[column.source]
+                placed.append(PlacedChunk(chunk, column.path, left_out=_notes_in(chunk.metadata)))
                 continue
 
             if column.placeholder_of not in made:
@@ -251,7 +256,7 @@ class _Rewriting:
 
     def _footer(self) -> Struct:
         old = self._old
-        footer = _without_notes(old.file.metadata)
+        footer = without_notes(old.file.metadata)
         if [column.path for column in self._columns] == [leaf.path for leaf in old.leaves]:
             return footer
 
@@ -278,15 +283,26 @@ class _Rewriting:
             footer.remove(FileMetaData.COLUMN_ORDERS)
 
 
-def _without_notes(footer: Struct) -> Struct:
+def without_notes(footer: Struct) -> Struct:
     """Return a footer without what the file's writer noted there beside the types that Arrow's writer notes of its columns."""
     # Notes hold values, and the table's key opens the footer: Hudi notes the least and the greatest record key there.
     kept = [each for each in structs_of(footer, FileMetaData.KEY_VALUE_METADATA) if each.binary(KeyValue.KEY) == _ARROW_SCHEMA]
-    without = footer.copy(without=(FileMetaData.KEY_VALUE_METADATA,))
+    without = footer.copy(without=(FileMetaData.KEY_VALUE_METADATA, *footer.beyond(FileMetaData.SPECIFIED)))
     if kept:
         without.set(FileMetaData.KEY_VALUE_METADATA, thrift.LIST, kept)
 
     return without
+
+
+def _notes_in(metadata: Struct) -> tuple[int, ...]:
+    """The fields of a ColumnMetaData in which a writer may have noted anything: the table's key opens it, and a note knows no columns."""
+    return (ColumnMetaData.KEY_VALUE_METADATA, *metadata.beyond(ColumnMetaData.SPECIFIED))
+
+
+def without_order(group: Struct) -> Struct:
+    """Return a row group without what its writer noted of the order of rows, or where the specification has no field."""
+    # By a column that is protected now, the order of the placeholders would be another one.
+    return group.copy(without=(RowGroup.SORTING_COLUMNS, *group.beyond(RowGroup.SPECIFIED)))
 
 
 def _decoded(old: ProtectedLayout, group: Struct, schema: Sequence[Struct], columns: Sequence[PlacedChunk]) -> pa.Table:

@@ -19,7 +19,7 @@ from typing import Final
 import pyarrow as pa
 from pyiceberg.exceptions import ValidationException
 from pyiceberg.io import FileIO
-from pyiceberg.manifest import ManifestEntryStatus, ManifestFile
+from pyiceberg.manifest import ManifestContent, ManifestEntryStatus, ManifestFile
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRef, SnapshotRefType
 from pyiceberg.table.snapshots import Operation, Snapshot, ancestors_of
@@ -169,12 +169,15 @@ def _picked(table: EncryptedTable, source: Snapshot) -> int:
 
     copied = _copied_by(table, source)
     transaction.check_each_base(partial(_check_was_not_copied, io=table.io, source=source, copied=copied))
+    files = list(_appended_by(table, source))
+    locations = frozenset(file.file_path for file in files)
+    transaction.check_each_base(partial(_check_are_new, io=table.io, source=source, locations=locations))
 
     with transaction:
         producer = transaction.update_snapshot(published).fast_append()
         producer.copied_files = copied
         producer.written_under = _written_under(table, source)
-        for file in _appended_by(table, source):
+        for file in files:
             producer.append_data_file(file)
         producer.commit()
 
@@ -208,6 +211,20 @@ def _check_was_not_copied(metadata: TableMetadata, io: FileIO, source: Snapshot,
             f"the main branch has rows of {len(known)} of the files that snapshot {source.snapshot_id} was copied from: they were added "
             "since it was written. To have them twice, call add_files with check_duplicate_files => false"
         )
+
+
+def _check_are_new(metadata: TableMetadata, io: FileIO, source: Snapshot, locations: frozenset[str]) -> None:
+    """Check that the main branch has none of these files: the snapshot that says that they were picked may be erased or expired."""
+    head = metadata.snapshot_by_name(MAIN_BRANCH)
+    for manifest in [] if head is None else head.manifests(io):
+        if manifest.content != ManifestContent.DATA:
+            continue
+        for entry in manifest.fetch_manifest_entry(io, discard_deleted=True):
+            if entry.data_file.file_path in locations:
+                raise AlreadyPublishedError(
+                    f"the main branch has files of snapshot {source.snapshot_id} already, among them {entry.data_file.file_path}: its rows "
+                    "would be there twice"
+                )
 
 
 def _copied_by(table: EncryptedTable, source: Snapshot) -> frozenset[bytes]:

@@ -12,10 +12,10 @@ from pyiceberg.exceptions import ValidationException
 from pyiceberg.table import Table
 
 from tablecrypt.errors import ConfigurationError
-from tablecrypt.maintenance import remove_orphan_files
+from tablecrypt.maintenance import erase, remove_orphan_files
 from tablecrypt.manifests.copied_files import AlreadyAddedError, CopiedFiles, copied_files_of
 from tablecrypt.spark.sql.calls import Call
-from tablecrypt.spark.sql.snapshot_procedures import PROCEDURES
+from tablecrypt.spark.sql.snapshot_procedures import PROCEDURES, AlreadyPublishedError
 from tablecrypt.table.protection.writing import StaleWriteError
 from tablecrypt.table.snapshots import CommitOptions
 from tablecrypt.table.transaction import EncryptedTransaction
@@ -100,6 +100,21 @@ def test_what_another_session_publishes_meanwhile_is_published_once(table: Table
     assert remove_orphan_files(table, older_than=dt.datetime(2100, 1, 1, tzinfo=dt.UTC)).found == ()
     summaries = [snapshot.summary for snapshot in table.metadata.snapshots]
     assert [summary["published-wap-id"] for summary in summaries if summary is not None].count("load-7") == 1
+
+
+@pytest.mark.parametrize("procedure", ["publish_changes", "cherrypick_snapshot"])
+def test_what_was_published_is_not_published_again_once_the_snapshot_that_says_so_is_erased(table: Table, procedure: str) -> None:
+    snapshot_id = staged(table, 1, "load-7")
+    table.append(rows(5))
+    call(table, "publish_changes", wap_id="load-7")
+    table.append(rows(6))
+    assert len(erase(table.refresh(), "id = 5").snapshots) > 1
+
+    arguments = {"wap_id": "load-7"} if procedure == "publish_changes" else {"snapshot_id": snapshot_id}
+    with pytest.raises(AlreadyPublishedError, match=f"the main branch has files of snapshot {snapshot_id} already"):
+        call(table, procedure, **arguments)
+
+    assert ids(table.refresh()) == [0, 1, 6]
 
 
 @pytest.mark.parametrize("first", ["another id", "the main branch", "the main branch, meanwhile"])
