@@ -27,13 +27,13 @@ from pyiceberg.io.pyarrow import _get_field_from_arrow_table as field_of_arrow_t
 from pyiceberg.io.pyarrow import _get_parquet_writer_kwargs as parquet_writer_kwargs
 from pyiceberg.io.pyarrow import _read_deletes as read_plain_deletes
 from pyiceberg.schema import Schema, visit_with_partner
-from pyiceberg.table import ALWAYS_TRUE
+from pyiceberg.table import ALWAYS_TRUE, TableProperties
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.name_mapping import parse_mapping_from_json
 from pyiceberg.typedef import EMPTY_DICT
 from pyiceberg.types import ListType, MapType, NestedField, TimestampNanoType, TimestamptzNanoType
 
-from tablecrypt.errors import ConfigurationError
+from tablecrypt.errors import ConfigurationError, FormatError
 from tablecrypt.manifests.records import FORMAT_VERSION
 
 __all__ = [
@@ -51,16 +51,30 @@ __all__ = [
 
 
 @lru_cache(maxsize=64)
-def stored_schema(serialized: bytes, name_mapping: str | None) -> Schema:
+def _converted(serialized: bytes, name_mapping: str | None) -> Schema:
+    mapping = parse_mapping_from_json(name_mapping) if name_mapping else None
+    arrow_schema = pa.ipc.read_schema(pa.py_buffer(serialized))
+    return pyarrow_to_schema(arrow_schema, mapping, downcast_ns_timestamp_to_us=False, format_version=FORMAT_VERSION)
+
+
+def stored_schema(serialized: bytes, name_mapping: str | None, location: str) -> Schema:
     """Return the Arrow schema of a file, as it is serialized, as Iceberg's. Kept from one scan to the next: files have the same columns.
 
     Args:
         serialized: the schema.
         name_mapping: the table's, by which columns are found where one has no field id; None: a file without them is an error.
+        location: names the file in errors.
+
+    Raises:
+        FormatError: the mapping has no field id for a column.
     """
-    mapping = parse_mapping_from_json(name_mapping) if name_mapping else None
-    arrow_schema = pa.ipc.read_schema(pa.py_buffer(serialized))
-    return pyarrow_to_schema(arrow_schema, mapping, downcast_ns_timestamp_to_us=False, format_version=FORMAT_VERSION)
+    try:
+        return _converted(serialized, name_mapping)
+    except ValueError as error:
+        raise FormatError(
+            f"{location}: has columns without field ids, for which the table's property {TableProperties.DEFAULT_NAME_MAPPING} has none "
+            f"either: add them there ({error})"
+        ) from error
 
 
 def has_nanosecond_columns(schema: Schema) -> bool:
