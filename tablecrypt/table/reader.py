@@ -48,7 +48,13 @@ from tablecrypt.errors import FormatError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO, is_local, refuse_restricted
 from tablecrypt.keys.nested_columns import all_ancestors, displaced
 from tablecrypt.parquet.uniform import PositionedBatch, ReadRequest, kept, passing
-from tablecrypt.table._pyiceberg.arrow import column_projection_values, has_nanosecond_columns, stored_schema, to_requested_schema
+from tablecrypt.table._pyiceberg.arrow import (
+    check_types,
+    column_projection_values,
+    has_nanosecond_columns,
+    stored_schema,
+    to_requested_schema,
+)
 from tablecrypt.table.data_file_reader import FileInMicroseconds, OpenedFile, opened_file
 from tablecrypt.table.deletes import DeleteReader, TaskDeletes
 from tablecrypt.table.filters import DeleteFilter, RowFilter, pruned
@@ -289,8 +295,8 @@ class Projections:
         """Return a file as it is read for the table, and how its columns become the wanted ones.
 
         Raises:
-            FormatError: the file has no field id for a column, and neither has the table's name mapping; or a file of a table with
-                protected columns has a column in another struct than the table.
+            FormatError: the file has no field id for a column, and neither has the table's name mapping; a column is of a type that is not
+                read as the table's; or a file of a table with protected columns has a column in another struct than the table.
         """
         metadata = self._table_metadata
         stored, is_finer = self._stored_schema(opened.schema, file.file_path)
@@ -331,6 +337,7 @@ class Projections:
     def _made(self, stored: Schema, wanted: Schema, missing: dict[int, Any], location: str) -> Projection:
         if has_column_keys(self._table_metadata):
             self._check_places(stored, wanted, location)
+        check_types(wanted, stored, location)
         return Projection(wanted, pruned(stored, self.needed(wanted)), missing, self._row_filter.on(stored, missing))
 
     def _check_places(self, stored: Schema, wanted: Schema, location: str) -> None:

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from pyiceberg.expressions import EqualTo
 from pyiceberg.schema import Schema
 from pyiceberg.table import ALWAYS_TRUE
-from pyiceberg.types import DecimalType, IntegerType, ListType, LongType, MapType, NestedField, StringType, StructType
+from pyiceberg.types import DecimalType, IntegerType, ListType, LongType, MapType, NestedField, StringType, StructType, TimestampType
 
 from tablecrypt.errors import FormatError, TamperedFileError
 from tablecrypt.parquet.uniform import ReadRequest
@@ -229,6 +229,14 @@ def test_a_column_without_a_field_id_that_no_name_mapping_has_is_refused(tmp_pat
     with pytest.raises(FormatError, match=r"schema\.name-mapping\.default has none either") as refused:
         read(files, task, TWO)
     assert task.file.file_path in str(refused.value)
+
+
+def test_a_column_of_a_type_that_is_not_read_as_the_tables_is_refused_by_name(tmp_path: Path) -> None:
+    files = TableFiles(tmp_path, Schema(NestedField(1, "at", TimestampType())))
+    days = encrypted_task(files, [field(1, "day", logical("date", "int"))], [{"day": 7}])
+    with pytest.raises(FormatError, match=r"column 'at' is date there, and timestamp in the table") as refused:
+        read(files, days, files.metadata.schema(), EqualTo(term="at", value="2020-05-01T00:00:00"))
+    assert days.file.file_path in str(refused.value)
 
 
 def test_an_empty_file_has_no_rows(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyiceberg.exceptions import ResolveError
 from pyiceberg.expressions.visitors import _InclusiveMetricsEvaluator as InclusiveMetricsEvaluator
 from pyiceberg.io import FileIO
 from pyiceberg.io.fileformat import FileFormatModel
@@ -40,6 +41,7 @@ __all__ = [
     "InclusiveMetricsEvaluator",
     "PlainScan",
     "check_pyarrow_schema_compatible",
+    "check_types",
     "column_projection_values",
     "field_of_arrow_table",
     "has_nanosecond_columns",
@@ -77,6 +79,27 @@ def stored_schema(serialized: bytes, name_mapping: str | None, location: str) ->
         ) from error
 
 
+def check_types(requested: Schema, stored: Schema, location: str) -> None:
+    """Check that the columns of a file can be read as those of a table with the same field ids.
+
+    Raises:
+        FormatError: the type of one can not. The message names the file and the column.
+    """
+    visitor = NullKeepingProjection(stored, downcast_ns_timestamp_to_us=True, allow_timestamp_tz_mismatch=True)
+    for field_id in sorted(requested.field_ids & stored.field_ids):
+        wanted, found = requested.find_field(field_id), stored.find_field(field_id)
+        if wanted.field_type == found.field_type or not (wanted.field_type.is_primitive and found.field_type.is_primitive):
+            continue
+        try:
+            visitor.check(wanted, pa.array([], schema_to_pyarrow(found.field_type)))
+        # The last is PyIceberg's for a date in a column of timestamps.
+        except (ResolveError, ValueError, TypeError, NotImplementedError, AttributeError) as error:
+            raise FormatError(
+                f"{location}: column {requested.find_column_name(field_id)!r} is {found.field_type} there, and {wanted.field_type} in the "
+                "table, as which it is not read: write its rows again in the table's types, by the engine that wrote it"
+            ) from error
+
+
 def has_nanosecond_columns(schema: Schema) -> bool:
     """Whether a table has timestamps in nanoseconds, at any level. Without any, those of a file are read in microseconds."""
     return any(isinstance(schema.find_type(each), (TimestampNanoType, TimestamptzNanoType)) for each in schema.field_ids)
@@ -102,6 +125,10 @@ class NullKeepingProjection(ArrowProjectionVisitor):
     Null lists and maps of structs stay null (theirs become empty), and unsigned numbers are written as signed ones, the only ones that
     Iceberg has: Iceberg Java refuses a file with others, and PyIceberg writes values beyond the column's type.
     """
+
+    def check(self, field: NestedField, values: pa.Array) -> None:
+        """Raise what reading such values of a column would. Its own errors, which are of many kinds."""
+        self._cast_if_needed(field, values)
 
     def _cast_if_needed(self, field: NestedField, values: pa.Array) -> pa.Array:
         stored = values.type.value_type if pa.types.is_dictionary(values.type) else values.type
