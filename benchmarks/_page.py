@@ -133,7 +133,9 @@ def write_page(results: Path, docs: Path) -> None:
     kept = {path.stem: json.loads(path.read_text()) for path in _by_time(results.glob("*.json")) if not path.name.endswith(".run.json")}
     found = {name: _found(name, runs.get(name, {}), kept.get(name, {})) for name in dict.fromkeys([*runs, *kept])}
     measured = f"Measured with {machine()}; {os.getloadavg()[2]:.1f} processes ran on average in the last 15 minutes.\n"
-    (docs / "performance.md").write_text(page(found, kept_shapes(kept.get("shapes")), docs, measured))
+    # What shapes.py has just measured names no machine: it is this one. What the repository keeps names its own.
+    shapes = kept_shapes({"machine": machine(), **kept["shapes"]} if "shapes" in kept else None)
+    (docs / "performance.md").write_text(page(found, shapes, docs, measured))
 
 
 def page(found: dict[str, Found], shapes: Shapes, docs: Path, measured: str) -> str:

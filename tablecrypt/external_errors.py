@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from traceback import walk_tb
 from typing import Final
 from urllib.parse import urlsplit
@@ -39,6 +40,8 @@ def said_of(error: Exception) -> str:
         return f".pyiceberg.yaml is not YAML that PyIceberg reads: line {mark.line + 1}: {getattr(error, 'problem', None)}"
     if type(error).__name__ == "TTransportException":
         return f"the Hive metastore cannot be reached ({error}): check that it runs, and the catalog's uri"
+    if isinstance(error, FileNotFoundError) and error.filename is None and _is_nowhere():  # where PyIceberg looks for its configuration
+        return "the working directory was deleted: change to another one (cd)"
     if type(error) is OSError and error.strerror:  # the system's own, such as a full disk
         return f"{error.strerror}{f': {error.filename}' if error.filename else ''}"
     if _package(error) == _AZURE:  # it goes on for many lines on each way to log in
@@ -46,6 +49,15 @@ def said_of(error: Exception) -> str:
         return f"Azure's storage refused ({next(iter(str(error).splitlines()), '').rstrip('.')}){advice}"
 
     return f"{type(error).__name__}: {error}"
+
+
+def _is_nowhere() -> bool:
+    """Whether the working directory is gone."""
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        return True
+    return False
 
 
 def _is_of_configuration(error: Exception) -> bool:

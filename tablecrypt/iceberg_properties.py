@@ -160,7 +160,7 @@ PYICEBERGS: Final = (
     _of_catalogs(name="ssl", doc="Certificates."),
     _of_catalogs(name="ssl.", doc="Prefix: as `ssl`."),
     _of_catalogs(name="rest.", doc="Prefix: signed requests."),
-    _of_catalogs(name="snapshot-loading-mode", doc="Which snapshots a load brings. `refs` is refused for encrypted tables."),
+    _of_catalogs(name="snapshot-loading-mode", doc="Which snapshots a load brings. Of encrypted tables it is all."),
     _of_catalogs(name="warehouse", from_server=True, doc="Which warehouse."),
     _of_catalogs(name="prefix", from_server=True, doc="The part of the path below the catalog's `uri`."),
     _of_catalogs(name="namespace-separator", from_server=True, doc="Between the parts of a namespace in a path."),

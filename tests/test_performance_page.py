@@ -185,6 +185,7 @@ def test_the_page_opens_with_what_reading_and_writing_cost_over_all_shapes_and_n
     assert "one column takes 1.00 to 1.50 times (the most: wide)" in opening
     assert "| wide | 1.50 / 1.50 | 1.50 / 1.50, +5.0 ms | – | – | 1.50 / 1.50 |" in page
     assert "- **wide**: many" in page
+    assert re.search(r"^Measured with \d+ cores .*; \d+ rounds\. The shapes:$", page, re.MULTILINE)
     assert len(ElementTree.parse(tmp_path / "docs" / "performance" / "shapes.svg").findall("{http://www.w3.org/2000/svg}line")) > 6
 
 

@@ -44,7 +44,7 @@ from tablecrypt.errors import (
 )
 from tablecrypt.files.encrypting_file_io import ReadRestrictions
 from tablecrypt.keys.manager import KeySettings
-from tablecrypt.table.metadata import EncryptedTableMetadata, check_keys, encrypted_metadata, is_encrypted_tables
+from tablecrypt.table.metadata import EncryptedTableMetadata, check_keys, encrypted_metadata, has_encryption_traces, is_encrypted_tables
 from tablecrypt.table.protection.declaring import first_declarations
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import name_of
@@ -132,8 +132,8 @@ class EncryptedRestCatalog(EncryptingCatalog, RestViews):
             KeyIdChangedError: the metadata holds keys, but encryption.key-id is gone; or it is not the one in this client's pins.
             MetadataRollbackError, TamperedFileError: this client's pins know newer metadata, or other metadata of the same name.
             PlaintextRefusedError: encryption.key-id stands on a table of a format version that cannot be encrypted.
-            ConfigurationError: the table is encrypted and the catalog has no usable KMS properties, or leaves snapshots out
-                (snapshot-loading-mode); or the server wants to plan its scans.
+            ConfigurationError: the table is encrypted and the catalog has no usable KMS properties, or the server
+                wants to plan its scans.
             FormatError: the answer is not table metadata.
             ReadRestrictionError: the server restricts what may be read of a table that is not encrypted, or so that it cannot be applied.
         """
@@ -190,7 +190,7 @@ class EncryptedRestCatalog(EncryptingCatalog, RestViews):
         try:
             return self.request_new_table(*new)
         except TableAlreadyExistsError:
-            found = _parsed(LoadAnswer, self.request_table(new.identifier), new.identifier)
+            found, _ = self._loaded(new.identifier)
             # With another uuid it is the table of somebody who was there first.
             if found.metadata.table_uuid != staged.metadata.table_uuid:
                 raise
@@ -246,7 +246,7 @@ class EncryptedRestCatalog(EncryptingCatalog, RestViews):
         name = ".".join(self.identifier_to_tuple(identifier))
         own_ids = {each.snapshot_id for each in own}
         try:
-            found = _parsed(LoadAnswer, self.request_table(identifier), identifier).metadata
+            found = self._loaded(identifier)[0].metadata
             # A name may lead to another table by now, and somebody may have written to this one.
             if found.table_uuid != made.table_uuid or not own_ids.issuperset(each.snapshot_id for each in found.snapshots):
                 return f"{name} is not, or no longer, the table that this call made, and was left as it is"
@@ -352,7 +352,7 @@ class EncryptedRestCatalog(EncryptingCatalog, RestViews):
             TamperedFileError: the server has another table.
             ConfigurationError, KeyIdChangedError, KeyNotFoundError, PlaintextRefusedError: a rule of commits does not hold.
         """
-        answer = _parsed(LoadAnswer, self.request_table(table.name()), table.name())
+        answer, _ = self._loaded(table.name())
         current = answer.metadata
         check_same_table(table.metadata, current, answer.metadata_location or "")
         check_properties_keep_key_id(table.metadata.properties, current.properties)
@@ -362,14 +362,23 @@ class EncryptedRestCatalog(EncryptingCatalog, RestViews):
 
     def _requested(self, identifier: str | Identifier) -> tuple[LoadAnswer, str, TableVersion]:
         """The server's answer to loadTable, checked but not held against the pins: as a model, as text, and as what pins compare."""
-        text = self.request_table(identifier)
-        answer = _parsed(LoadAnswer, text, identifier)
+        answer, text = self._loaded(identifier)
         location = answer.metadata_location or ""
         name = self.identifier_to_tuple(identifier)
         check_metadata(self.client_properties, name, answer.metadata, location)
-        if isinstance(answer.metadata, EncryptedTableMetadata) and is_encrypted(name, answer.metadata):
-            self._check_has_all_snapshots(name)
         return answer, text, table_version(answer.metadata, location, self._digest(answer.metadata))
+
+    def _loaded(self, identifier: str | Identifier) -> tuple[LoadAnswer, str]:
+        """The server's answer to loadTable, as a model and as text: with all snapshots, where the table is encrypted."""
+        text = self.request_table(identifier)
+        answer = _parsed(LoadAnswer, text, identifier)
+        if self._has_all_snapshots() or not _has_keys(answer.metadata):
+            return answer, text
+
+        # Keys and files that only a missing snapshot needs look like nobody's: expiry, erasures and the search for orphans would take them
+        # away. Asked for only now, so that the property goes on sparing plain tables their long lists.
+        text = self.request_table(identifier, _ALL)
+        return _parsed(LoadAnswer, text, identifier), text
 
     def _opened(self, identifier: str | Identifier, answer: LoadAnswer, text: str, pin: TableVersion | None = None) -> Table:
         name, metadata = self.identifier_to_tuple(identifier), answer.metadata
@@ -389,22 +398,21 @@ class EncryptedRestCatalog(EncryptingCatalog, RestViews):
 
     def as_encrypted(self, table: Table, properties: Properties) -> EncryptedTable:
         """As `EncryptingCatalog.as_encrypted`. ConfigurationError, too, where snapshots are left out: they would stay, in plaintext."""
-        self._check_has_all_snapshots(table.name())
+        if not self._has_all_snapshots():
+            raise ConfigurationError(
+                f"{'.'.join(table.name())}: {SNAPSHOT_LOADING_MODE}={self.properties[SNAPSHOT_LOADING_MODE]} leaves snapshots out, whose "
+                "plaintext would stay: open it with a catalog without that property"
+            )
         return super().as_encrypted(table, properties)
 
-    def _check_has_all_snapshots(self, identifier: Identifier) -> None:
-        # Keys and files that only a missing snapshot needs look like nobody's: expiry, erasures and the search for orphans take them away.
-        mode = self.properties.get(SNAPSHOT_LOADING_MODE, _ALL)
-        if mode != _ALL:
-            raise ConfigurationError(
-                f"{'.'.join(identifier)}: {SNAPSHOT_LOADING_MODE}={mode} leaves snapshots out, whose keys and files maintenance of an "
-                "encrypted table would remove: open it with a catalog without that property"
-            )
+    def _has_all_snapshots(self) -> bool:
+        """Whether a load brings all snapshots of a plain table too."""
+        return bool(self.properties.get(SNAPSHOT_LOADING_MODE, _ALL) == _ALL)
 
     def _digest(self, metadata: TableMetadata) -> str | None:
         """What pins compare: all that an answer says of a table, in whatever order it gives the keys. None if it may lack snapshots."""
         # A hash over an answer without all snapshots would differ from that of the whole metadata.
-        if names.PINS.name not in self.client_properties or SNAPSHOT_LOADING_MODE in self.client_properties:
+        if names.PINS.name not in self.client_properties or not (self._has_all_snapshots() or _has_keys(metadata)):
             return None
         if isinstance(metadata, EncryptedTableMetadata):
             metadata = metadata.model_copy(update={"encryption_keys": sorted(metadata.encryption_keys, key=lambda key: key.key_id)})
@@ -422,6 +430,11 @@ class EncryptedRestCatalog(EncryptingCatalog, RestViews):
         if table.config.get(SCAN_PLANNING_MODE) == ScanPlanningMode.SERVER.value:
             raise _server_planning_refused(table.name())
         return encrypted_table(self, table, metadata, pin, restrictions, kms)
+
+
+def _has_keys(metadata: TableMetadata) -> bool:
+    """Whether metadata is that of an encrypted table, or of one that was."""
+    return isinstance(metadata, EncryptedTableMetadata) and (names.KEY_ID.name in metadata.properties or has_encryption_traces(metadata))
 
 
 def _parsed(model: type[A], text: str, identifier: str | Identifier) -> A:

@@ -75,6 +75,7 @@ class VaultKeyManagementClient:
         path "transit/encrypt/orders"             { capabilities = ["update"] }    to write
         path "transit/datakey/plaintext/orders"   { capabilities = ["update"] }    to generate a key in Vault (`generate_key`)
         path "transit/rewrap/orders"              { capabilities = ["update"] }    to rewrap under the newest version (`rewrap_key`)
+        path "auth/token/lookup-self"             { capabilities = ["read"] }      Vault's policy default has it: tells an expired token
     Leave "create" out of the second: with it, Vault answers a misspelt key id by making a key of that name.
 
     Credentials, first found: `vault.token`; AppRole with `vault.role-id` and `vault.secret-id`, logged in again when Vault no longer
@@ -128,8 +129,36 @@ class VaultKeyManagementClient:
 
         try:
             return self._post(f"/v1/{self._mount}/{action}/{key_id}", request)
+        except hvac.exceptions.Forbidden as error:
+            raise self._refusal(error, action, key_id) from error
         except (hvac.exceptions.VaultError, requests.RequestException) as error:
             raise _translate(error, action, key_id, self._mount) from error
+
+    def _refusal(self, refused: hvac.exceptions.Forbidden, action: str, key_id: str) -> TablecryptError:
+        """Return what a status 403 means.
+
+        OpenBao and older versions of Vault say no more than "permission denied" of a token that has expired. Taken for a missing
+        permission, it would show masks in the place of values.
+        """
+        known = _translate(refused, action, key_id, self._mount)
+        if not isinstance(known, KmsAccessDeniedError):
+            return known
+
+        try:
+            self._client.get().auth.token.lookup_self()
+        except hvac.exceptions.Forbidden:
+            return KmsCredentialsError(
+                f"Vault {self._mount}/{action} with key {key_id!r} was refused, and so was auth/token/lookup-self: the token is not valid "
+                f"or has expired: renew {VAULT_TOKEN.name} or log in; a valid one needs read on auth/token/lookup-self, as by Vault's "
+                "policy default"
+            )
+        # Whether the token is valid is not known then: the call is to be tried again, and counts as no refusal.
+        except _UNAVAILABLE as error:
+            return _translate(error, action, key_id, self._mount)
+        except hvac.exceptions.VaultError:
+            return known
+
+        return known
 
     def _post(self, path: str, request: Mapping[str, str | int]) -> Mapping[str, Any]:
         try:
@@ -201,11 +230,11 @@ def _translate(error: Exception, action: str, key_id: str, mount: str) -> Tablec
     what = f"Vault {mount}/{action} with key {key_id!r}"
     if isinstance(error, _UNAVAILABLE):
         return KmsUnavailableError(f"{what}: Vault is sealed, throttles or was not reached ({type(error).__name__}); check vault.url")
-    # Older versions of Vault, and OpenBao, say no more than "permission denied" of a token that has expired.
+    # Not all servers say it: see `_refusal`.
     if isinstance(error, hvac.exceptions.Unauthorized) or (isinstance(error, hvac.exceptions.Forbidden) and "invalid token" in str(error)):
         return KmsCredentialsError(f"{what} was refused: the token is not valid, or has expired: renew {VAULT_TOKEN.name} or log in")
     if isinstance(error, hvac.exceptions.Forbidden):
-        return KmsAccessDeniedError(f"{what} was refused: the token is not valid, or its policy lacks update on {mount}/{action}/{key_id}")
+        return KmsAccessDeniedError(f"{what} was refused: the token's policy lacks update on {mount}/{action}/{key_id}")
     if isinstance(error, hvac.exceptions.InvalidPath):
         return ConfigurationError(
             f"{what}: no transit engine is mounted there; check {VAULT_TRANSIT_MOUNT.name} and {VAULT_NAMESPACE.name}"

@@ -115,7 +115,10 @@ class Compression:
             total += len(part)
             # Checked at each chunk: memory never holds more than one block above the limit.
             if total > limit:
-                raise FormatError(f"{what} has more than {limit} bytes when decompressed, out of {len(section)}")
+                raise FormatError(
+                    f"{what} has more than {limit} bytes when decompressed, out of {len(section)}: "
+                    "if long texts in its statistics made it so, write the file uncompressed"
+                )
             parts.append(part)
 
         return b"".join(parts)

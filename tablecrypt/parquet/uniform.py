@@ -434,7 +434,9 @@ class UniformParquetFile:
                 raise
             # An authentic file with an encoding that Arrow lacks was not tampered with.
             if isinstance(error, pa.ArrowNotImplementedError):
-                raise FormatError(f"{self.location}: Arrow cannot read this of it: {error}") from error
+                is_of_filter = "no kernel matching input types" in str(error)
+                advice = ": filter by other columns, or filter the rows once they are read" if is_of_filter else ""
+                raise FormatError(f"{self.location}: Arrow cannot read this of it: {error}{advice}") from error
             raise self._diagnosed(part) from error
 
     def _diagnosed(self, part: str) -> TablecryptError:

@@ -12,12 +12,13 @@ is read by Arrow; Avro is read here, from a stream that has decrypted it:
     array of key/value records (logicalType map), map           map
     union of null and one type                                  that type, nullable
 
-Each Arrow field carries the Avro field-id (element-id, key-id, value-id) in its metadata, so that columns are found by id as in Parquet.
+Each Arrow field carries the Avro field-id (element-id, key-id, value-id) in its metadata, so that columns are found by id as in Parquet;
+or none where the file has none, and the table's name mapping finds its columns, as those of Parquet.
 Values are decoded by fastavro with the logical types taken off: they stay integers and bytes, which Arrow takes as they are, so that no
 date or precision is lost on the way through Python's own types.
 
 Raises FormatError, naming the file, for a format that is not read (ORC), for a file that is not Avro, is cut, or has a type that Iceberg
-does not store in Avro, or a field without its id; PlaintextRefusedError for a file without key metadata.
+does not store in Avro; PlaintextRefusedError for a file without key metadata.
 
 Iceberg table spec, appendix A "Avro".
 """
@@ -141,7 +142,7 @@ def _masked(
     if visible is None:
         return opened
     masked = visible.still_to_mask(location, hidden_columns, masks, sequence_number)
-    return MaskedFile(opened, masked, visible.name_mapping) if masked else opened
+    return MaskedFile(opened, masked, visible.name_mapping, location) if masked else opened
 
 
 class FileInMicroseconds:
@@ -301,8 +302,9 @@ def _to_batch(records: list[dict[str, Any]], columns: list[AvroColumn]) -> pa.Re
 class AvroColumn(ABC):
     """One Avro field and how to build its Arrow array."""
 
-    def __init__(self, name: str, field_id: int, arrow_type: pa.DataType, nullable: bool) -> None:
-        self.field = pa.field(name, arrow_type, nullable=nullable, metadata={FIELD_ID_KEY: str(field_id).encode()})
+    def __init__(self, name: str, field_id: int | None, arrow_type: pa.DataType, nullable: bool) -> None:
+        metadata = None if field_id is None else {FIELD_ID_KEY: str(field_id).encode()}
+        self.field = pa.field(name, arrow_type, nullable=nullable, metadata=metadata)
 
     @abstractmethod
     def array(self, values: Sequence[Any]) -> pa.Array:
@@ -330,7 +332,7 @@ class _Decimal(AvroColumn):
 
 
 class _Struct(AvroColumn):
-    def __init__(self, name: str, field_id: int, nullable: bool, children: list[AvroColumn]) -> None:
+    def __init__(self, name: str, field_id: int | None, nullable: bool, children: list[AvroColumn]) -> None:
         super().__init__(name, field_id, pa.struct([child.field for child in children]), nullable)
         self._children = children
 
@@ -342,7 +344,7 @@ class _Struct(AvroColumn):
 
 
 class _List(AvroColumn):
-    def __init__(self, name: str, field_id: int, nullable: bool, element: AvroColumn) -> None:
+    def __init__(self, name: str, field_id: int | None, nullable: bool, element: AvroColumn) -> None:
         super().__init__(name, field_id, pa.large_list(element.field), nullable)
         self._element = element
 
@@ -356,7 +358,7 @@ class _List(AvroColumn):
 class _Map(AvroColumn):
     """Entries as key/value records, or an Avro map, whose keys are strings."""
 
-    def __init__(self, name: str, field_id: int, nullable: bool, key: AvroColumn, value: AvroColumn) -> None:
+    def __init__(self, name: str, field_id: int | None, nullable: bool, key: AvroColumn, value: AvroColumn) -> None:
         super().__init__(name, field_id, pa.map_(key.field, value.field), nullable)
         self._key = key
         self._value = value
@@ -399,7 +401,7 @@ class _Types:
     def fields(self, record: dict[str, Any], depth: int) -> list[AvroColumn]:
         return [self.column(field["name"], _id(field, "field-id"), field["type"], depth + 1) for field in record["fields"]]
 
-    def column(self, name: str, field_id: int, avro: Any, depth: int) -> AvroColumn:
+    def column(self, name: str, field_id: int | None, avro: Any, depth: int) -> AvroColumn:
         if depth > _MAX_DEPTH:
             raise FormatError("its Avro schema is nested too deeply")
 
@@ -421,7 +423,7 @@ class _Types:
             self._named[avro["name"]] = avro
         return self._column(name, field_id, avro, nullable, depth)
 
-    def _column(self, name: str, field_id: int, avro: dict[str, Any], nullable: bool, depth: int) -> AvroColumn:
+    def _column(self, name: str, field_id: int | None, avro: dict[str, Any], nullable: bool, depth: int) -> AvroColumn:
         match avro["type"], avro.get("logicalType"):
             case "fixed", _ if avro["size"] < 1:
                 raise FormatError(f"its Avro schema has a type of {avro['size']} bytes")
@@ -490,10 +492,8 @@ def _key_value_record(items: Any) -> dict[str, Any]:
     return items
 
 
-def _id(avro: dict[str, Any], name: str) -> int:
-    if name not in avro:
-        raise FormatError(f"its Avro schema has no {name} on {avro.get('name', 'an array or map')!r}")
-    return int(avro[name])
+def _id(avro: dict[str, Any], name: str) -> int | None:
+    return int(avro[name]) if name in avro else None
 
 
 def _offsets(values: Sequence[Any]) -> list[int]:

@@ -48,7 +48,13 @@ from tablecrypt.errors import FormatError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO, is_local, refuse_restricted
 from tablecrypt.keys.nested_columns import all_ancestors, displaced
 from tablecrypt.parquet.uniform import PositionedBatch, ReadRequest, kept, passing
-from tablecrypt.table._pyiceberg.arrow import column_projection_values, has_nanosecond_columns, stored_schema, to_requested_schema
+from tablecrypt.table._pyiceberg.arrow import (
+    check_types,
+    column_projection_values,
+    has_nanosecond_columns,
+    stored_schema,
+    to_requested_schema,
+)
 from tablecrypt.table.data_file_reader import FileInMicroseconds, OpenedFile, opened_file
 from tablecrypt.table.deletes import DeleteReader, TaskDeletes
 from tablecrypt.table.filters import DeleteFilter, RowFilter, pruned
@@ -289,13 +295,14 @@ class Projections:
         """Return a file as it is read for the table, and how its columns become the wanted ones.
 
         Raises:
-            FormatError: a file of a table with protected columns has a column in another struct than the table.
+            FormatError: the file has no field id for a column, and neither has the table's name mapping; a column is of a type that is not
+                read as the table's; or a file of a table with protected columns has a column in another struct than the table.
         """
         metadata = self._table_metadata
-        stored, is_finer = self._stored_schema(opened.schema)
+        stored, is_finer = self._stored_schema(opened.schema, file.file_path)
         if is_finer:
             opened = FileInMicroseconds(opened)
-            stored, _ = self._stored_schema(opened.schema)
+            stored, _ = self._stored_schema(opened.schema, file.file_path)
 
         missing = column_projection_values(file, wanted, metadata.schema(), metadata.specs().get(file.spec_id), stored.field_ids)
         # Values of partitions differ from file to file, so such a projection is not shared.
@@ -315,9 +322,9 @@ class Projections:
         leaves = {each for each in wanted.field_ids if not isinstance(wanted.find_type(each), (MapType, ListType))}
         return leaves | self._row_filter.columns
 
-    def stores(self, stored: pa.Schema, columns: Schema) -> bool:
-        """Whether a file with that schema stores all of these columns as they are: with their field ids, names and types."""
-        by_id, named = {field.field_id: field for field in self._stored_schema(stored)[0].fields}, Counter(stored.names)
+    def stores(self, stored: pa.Schema, columns: Schema, location: str) -> bool:
+        """Whether the file of that schema and location stores all of these columns as they are: with their field ids, names and types."""
+        by_id, named = {field.field_id: field for field in self._stored_schema(stored, location)[0].fields}, Counter(stored.names)
         for field, expected in zip(columns.fields, schema_to_pyarrow(columns, include_field_ids=False), strict=True):
             found = by_id.get(field.field_id)
             if found is None or found.name != field.name or found.field_type != field.field_type:
@@ -330,6 +337,7 @@ class Projections:
     def _made(self, stored: Schema, wanted: Schema, missing: dict[int, Any], location: str) -> Projection:
         if has_column_keys(self._table_metadata):
             self._check_places(stored, wanted, location)
+        check_types(wanted, stored, location)
         return Projection(wanted, pruned(stored, self.needed(wanted)), missing, self._row_filter.on(stored, missing))
 
     def _check_places(self, stored: Schema, wanted: Schema, location: str) -> None:
@@ -339,13 +347,13 @@ class Projections:
         if elsewhere is not None:
             raise FormatError(f"{location}: has the column with field id {elsewhere} in another struct than the table has it")
 
-    def _stored_schema(self, arrow_schema: pa.Schema) -> tuple[Schema, bool]:
+    def _stored_schema(self, arrow_schema: pa.Schema, location: str) -> tuple[Schema, bool]:
         """Return the schema of a file, and whether it has nanoseconds where the table has microseconds."""
         # Most files of a table have the same columns, and converting the schema costs more than reading a small file.
         key = arrow_schema.serialize().to_pybytes()
         known = self._stored_schemas.get(key)
         if known is None:
-            stored = stored_schema(key, self._table_metadata.properties.get(TableProperties.DEFAULT_NAME_MAPPING))
+            stored = stored_schema(key, self._table_metadata.properties.get(TableProperties.DEFAULT_NAME_MAPPING), location)
             is_finer = has_nanosecond_columns(stored) and not has_nanosecond_columns(self._table_metadata.schema())
             known = self._stored_schemas[key] = stored, is_finer
         return known

@@ -1,4 +1,7 @@
-"""A REST server may be asked for the snapshots of branches and tags alone. To who sees no others, theirs are keys and files of nobody."""
+"""A REST server may be asked for the snapshots of branches and tags alone. Of an encrypted table all are asked for nevertheless.
+
+To who sees no others, theirs are keys and files of nobody.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,7 @@ class ServerOfRefs(RestrictingServer):
         return status, json.dumps(answer).encode(), more
 
 
-def test_a_table_without_its_older_snapshots_is_not_opened(unwatched_warehouse: Path, tmp_path: Path) -> None:
+def test_all_snapshots_of_an_encrypted_table_are_loaded_whatever_mode_is_set(unwatched_warehouse: Path, tmp_path: Path) -> None:
     """remove_orphan_files and erase deleted the files of the snapshots that they did not see; an expiry took the keys."""
     kms = memory_kms("missing snapshots")
     place = {"uri": f"sqlite:///{tmp_path}/catalog.db", "warehouse": f"file://{unwatched_warehouse}"}
@@ -43,13 +46,16 @@ def test_a_table_without_its_older_snapshots_is_not_opened(unwatched_warehouse: 
         plain.append(rows(first))
 
     with ServerOfRefs(catalog) as server:
-        client = server.client(**kms, **{"snapshot-loading-mode": "refs"})
-        with pytest.raises(ConfigurationError, match=r"db\.rows: snapshot-loading-mode=refs leaves snapshots out"):
-            client.load_table("db.rows")
+        client = server.client(**kms, **{"snapshot-loading-mode": "refs", "encryption.pins": str(tmp_path / "pins.json")})
+        seen = client.load_table("db.rows")
+        assert len(seen.snapshots()) == 2
+        # With the default, pins compare all that a server says of a table.
+        seen.append(rows(40))
+        assert [len(each.load_table("db.rows").snapshots()) for each in (client, server.client(**kms))] == [3, 3]
         seen = client.load_table("db.plain")
         assert len(seen.snapshots()) == 1
         with pytest.raises(ConfigurationError, match=r"db\.plain: snapshot-loading-mode=refs leaves snapshots out"):
             migrate(seen, MASTER_KEY, keep_plaintext=True)
 
-        assert len(server.client(**kms, **{"snapshot-loading-mode": "all"}).load_table("db.rows").snapshots()) == 2
+        assert len(server.client(**kms, **{"snapshot-loading-mode": "all"}).load_table("db.rows").snapshots()) == 3
     assert catalog.load_table("db.plain").snapshots() == plain.snapshots()

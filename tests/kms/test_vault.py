@@ -71,6 +71,21 @@ def test_a_token_that_is_not_valid_is_said_so(transit: Transit) -> None:
         client.generate_key("orders")
 
 
+def test_a_token_that_expired_is_told_from_a_missing_permission_where_the_server_does_not_tell(transit: Transit) -> None:
+    """Taken for a refusal of the key, it would show masks for values."""
+    transit.rotate("closed")
+    transit.forbidden.add(("closed", "encrypt"))
+    expired, valid = (VaultKeyManagementClient({"vault.url": transit.url, "vault.token": each}) for each in ("expired", "root-token"))
+    transit.names_invalid_tokens = False
+    try:
+        with pytest.raises(KmsCredentialsError, match=r"auth/token/lookup-self"):
+            expired.wrap_key(bytes(16), "closed")
+        with pytest.raises(KmsAccessDeniedError, match="update on transit/encrypt/closed"):
+            valid.wrap_key(bytes(16), "closed")
+    finally:
+        transit.names_invalid_tokens = True
+
+
 def test_a_login_that_fails_says_nothing_of_the_wrapped_key(client: VaultKeyManagementClient, transit: Transit) -> None:
     wrapped = client.wrap_key(bytes(16), "orders")
     expired = VaultKeyManagementClient({"vault.url": transit.url, "vault.role-id": transit.role_id, "vault.secret-id": "expired"})

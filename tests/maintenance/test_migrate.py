@@ -16,7 +16,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import CommitFailedException, TableAlreadyExistsError
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
-from pyiceberg.types import ListType, LongType, NestedField, TimestampType, TimestamptzType
+from pyiceberg.types import FixedType, ListType, LongType, NestedField, StructType, TimestampType, TimestamptzType, UUIDType
 
 from tablecrypt import orc
 from tablecrypt.errors import ConfigurationError, FormatError, KeyNotFoundError
@@ -250,8 +250,9 @@ def test_masks_of_encrypted_orc_columns_do_not_take_the_place_of_their_values(ca
     content = io.BytesIO()
     orc.write_table(rows(0), content, encrypt={"pii": ["note"]}, mask={"note": "redact"}, keys=local_keys())
     plain = plain_table_of_others(catalog_of_both, "db.rows", SCHEMA, "rows.orc", content.getvalue(), 20)
-    with pytest.raises(ConfigurationError, match=r"rows\.orc: an ORC file with encrypted columns"):
-        migrate(plain, MASTER_KEY)
+    for dry_run in (True, False):
+        with pytest.raises(ConfigurationError, match=r"rows\.orc: an ORC file with encrypted columns"):
+            migrate(plain, MASTER_KEY, dry_run=dry_run)
 
     assert not isinstance(catalog_of_both.load_table("db.rows"), EncryptedTable)
     assert orc.read_table(path_of(plain.location()) / "data" / "rows.orc", local_keys()).num_rows == 20
@@ -266,6 +267,38 @@ def test_timestamps_in_orc_which_arrow_reads_in_nanoseconds_become_the_tables(ca
     migrate(_plain_orc_table(catalog_of_both, MOMENTS, stored), MASTER_KEY)
 
     assert catalog_of_both.load_table("db.rows").scan().to_arrow().to_pylist() == stored.to_pylist()
+
+
+PAIR: Final = StructType(NestedField(2, "a", LongType()))
+UNREADABLE: Final = {
+    "a uuid, which ORC knows as bytes": (UUIDType(), pa.array([bytes(16)]), "column 'c' is binary there, and uuid in the table"),
+    "fixed, which ORC knows as bytes": (FixedType(4), pa.array([b"abcd"]), r"column 'c' is binary there, and fixed\[4\] in the table"),
+    "dates": (TimestampType(), pa.array([dt.date(2020, 5, 1)]), "column 'c' is date there, and timestamp in the table"),
+    "dates for instants": (TimestamptzType(), pa.array([dt.date(2020, 5, 1)]), "column 'c' is date there, and timestamptz in the table"),
+    "text": (LongType(), pa.array(["x"]), "column 'c' is string there, and long in the table"),
+    "a field without a name in the mapping": (PAIR, pa.array([{"a": 1, "b": 2}]), r"schema\.name-mapping\.default has none .*c\.b"),
+}
+
+
+@pytest.mark.parametrize("case", UNREADABLE)
+def test_columns_of_orc_that_do_not_become_the_tables_are_refused_by_a_dry_run_too(catalog_of_both: Catalog, case: str) -> None:
+    kind, values, message = UNREADABLE[case]
+    plain = _plain_orc_table(catalog_of_both, Schema(NestedField(1, "c", kind)), pa.table({"c": values}))
+    before = stored(plain)
+    for options in ({"dry_run": True}, {"dry_run": True, "into": "db.new"}, {}):
+        with pytest.raises(FormatError, match=rf"rows\.orc: .*{message}"):
+            migrate(plain, MASTER_KEY, **options)
+
+    assert stored(plain) == before
+
+
+def test_a_dry_run_counts_the_rows_of_orc_as_the_real_run_does(catalog_of_both: Catalog) -> None:
+    content = io.BytesIO()
+    pyarrow.orc.write_table(pa.table({"id": pa.array([1, 2], pa.int64())}), content)
+    plain = plain_table_of_others(catalog_of_both, "db.rows", Schema(NestedField(1, "id", LongType())), "rows.orc", content.getvalue(), 3)
+    for dry_run in (True, False):
+        with pytest.raises(FormatError, match="holds 2 rows, its manifest says 3"):
+            migrate(plain, MASTER_KEY, dry_run=dry_run)
 
 
 def test_moments_in_orc_that_arrow_does_not_read_are_refused(catalog_of_both: Catalog) -> None:

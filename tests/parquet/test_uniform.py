@@ -96,6 +96,13 @@ def test_what_arrow_cannot_do_is_not_called_tampering() -> None:
         list(file.batches(ReadRequest(["id"], pc.field("id") == pa.scalar("x", pa.string_view()))))
 
 
+def test_a_filter_that_arrow_cannot_apply_says_what_to_do() -> None:
+    encrypted = encrypt_uniform(pa.table({"half": pa.array([1.0, 2.0], pa.float16())}))
+    file = UniformParquetFile(pa.BufferReader(encrypted.data), encrypted.key_metadata, LOCATION)
+    with pytest.raises(FormatError, match=r"Arrow cannot read this of it: .*halffloat.*: filter by other columns, or filter the rows"):
+        list(file.batches(ReadRequest(["half"], pc.field("half") > 1.5)))
+
+
 def test_a_name_that_is_not_utf_8_is_one_error_of_ours() -> None:
     """Whoever has the file's key may have written its footer."""
     encrypted = encrypt_uniform(pa.table({"name": [1]}))

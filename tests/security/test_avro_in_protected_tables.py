@@ -27,7 +27,7 @@ from tests.support.protected_tables import COLUMN_KEY, TABLE_KEY, Clients, decla
 from tests.support.tables import path_of
 
 ROWS: Final = pa.table({"id": pa.array([1, 2], pa.int64()), "text": [CANARY, CANARY]})
-AVRO: Final = {
+AVRO: Final[dict[str, Any]] = {
     "type": "record",
     "name": "table",
     "fields": [
@@ -35,23 +35,26 @@ AVRO: Final = {
         {"name": "text", "type": ["null", "string"], "default": None, "field-id": 2},
     ],
 }
+UNNUMBERED: Final = {**AVRO, "fields": [{name: said for name, said in each.items() if name != "field-id"} for each in AVRO["fields"]]}
 
 
-@pytest.fixture
-def table(both: Clients) -> EncryptedTable:
+@pytest.fixture(params=[AVRO, UNNUMBERED], ids=["with field ids", "by the name mapping"])
+def table(both: Clients, request: pytest.FixtureRequest) -> EncryptedTable:
     """A table with a Parquet file and an Avro file, of which a column is declared after that."""
     both.payroll.create_table("db.people", ROWS.schema, properties={"encryption.key-id": TABLE_KEY})
     table = loaded(both.payroll)
+    with table.transaction() as transaction:
+        transaction.set_properties({"schema.name-mapping.default": table.schema().name_mapping.model_dump_json()})
     table.append(ROWS)
-    _append_avro(table, [{"id": 3, "text": CANARY}, {"id": 4, "text": None}])
+    _append_avro(table, [{"id": 3, "text": CANARY}, {"id": 4, "text": None}], request.param)
     declare(table, f"{COLUMN_KEY}: text")
 
     return loaded(both.payroll)
 
 
-def _append_avro(table: EncryptedTable, records: list[dict[str, Any]]) -> None:
+def _append_avro(table: EncryptedTable, records: list[dict[str, Any]], schema: dict[str, Any]) -> None:
     plain = io.BytesIO()
-    fastavro.writer(plain, AVRO, records, metadata=None)
+    fastavro.writer(plain, schema, records, metadata=None)
     location = f"{table.location()}/data/of-another-engine.avro"
     key_metadata = encrypt_file(table.io, location, plain.getvalue())
     file = EncryptedDataFile.from_args(
@@ -82,6 +85,12 @@ def test_an_audit_and_a_share_know_that_the_file_shows_the_column(table: Encrypt
     assert "of-another-engine.avro" in _exposing(table)[0]
     with pytest.raises(ConfigurationError, match=r"2 files of 2 .* hold a protected column in the clear"):
         share(table, COLUMN_KEY, f"file://{tmp_path}/share")
+
+
+def test_readers_without_the_columns_key_see_no_value_of_it(both: Clients, table: EncryptedTable) -> None:
+    declare(table, f"{COLUMN_KEY}: text")
+    assert [row["text"] for row in _rows(loaded(both.payroll))] == [CANARY, CANARY, CANARY, None]
+    assert [row["text"] for row in _rows(loaded(both.analyst))] == [None] * 4
 
 
 @pytest.mark.parametrize("out_of_line", [True, False])

@@ -187,7 +187,7 @@ def test_columns_have_the_field_ids_that_readers_find(both: Clients, write: Call
     assert not any(leaf.field_ids for leaf in leaves_of(elements))
 
     arrow = pq.read_schema(pa.BufferReader(content)).remove_metadata()
-    expected = stored_schema(arrow.serialize().to_pybytes(), mapping.model_dump_json())
+    expected = stored_schema(arrow.serialize().to_pybytes(), mapping.model_dump_json(), "loc")
     assert {each for leaf in found for each in leaf.field_ids} == expected.field_ids
     for leaf in found:
         name = expected.find_column_name(leaf.field_ids[-1])

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from pyiceberg.expressions import EqualTo
 from pyiceberg.schema import Schema
 from pyiceberg.table import ALWAYS_TRUE
-from pyiceberg.types import DecimalType, IntegerType, ListType, LongType, MapType, NestedField, StringType, StructType
+from pyiceberg.types import DecimalType, IntegerType, ListType, LongType, MapType, NestedField, StringType, StructType, TimestampType
 
 from tablecrypt.errors import FormatError, TamperedFileError
 from tablecrypt.parquet.uniform import ReadRequest
@@ -201,6 +201,44 @@ def test_columns_are_found_by_field_id(tmp_path: Path) -> None:
     assert read(files, task, wanted).to_pylist() == [{"id": 5, "text": CANARY, "added": None}]
 
 
+def _unnumbered(avro: Any) -> Any:
+    if isinstance(avro, dict):
+        return {name: _unnumbered(value) for name, value in avro.items() if not name.endswith("-id")}
+    return [_unnumbered(each) for each in avro] if isinstance(avro, list) else avro
+
+
+def test_columns_of_a_file_that_names_no_field_ids_are_found_by_the_tables_name_mapping(tmp_path: Path) -> None:
+    files = TableFiles(tmp_path, NESTED)
+    numbered = read(files, encrypted_task(files, NESTED_FIELDS, NESTED_RECORDS), NESTED)
+    task = encrypted_task(files, _unnumbered(NESTED_FIELDS), NESTED_RECORDS)
+    mapping = NESTED.name_mapping
+    files.metadata.properties["schema.name-mapping.default"] = mapping.model_dump_json()
+    assert read(files, task, NESTED) == numbered
+
+    # One id among others that are missing counts as none, as in Parquet.
+    partly = [NESTED_FIELDS[0], *_unnumbered(NESTED_FIELDS[1:])]
+    assert read(files, encrypted_task(files, partly, NESTED_RECORDS), NESTED) == numbered
+
+
+@pytest.mark.parametrize("mapped", [0, 1])
+def test_a_column_without_a_field_id_that_no_name_mapping_has_is_refused(tmp_path: Path, mapped: int) -> None:
+    files = TableFiles(tmp_path, TWO)
+    if mapped:
+        files.metadata.properties["schema.name-mapping.default"] = Schema(TWO.fields[0]).name_mapping.model_dump_json()
+    task = encrypted_task(files, _unnumbered(TWO_FIELDS), TWO_RECORDS)
+    with pytest.raises(FormatError, match=r"schema\.name-mapping\.default has none either") as refused:
+        read(files, task, TWO)
+    assert task.file.file_path in str(refused.value)
+
+
+def test_a_column_of_a_type_that_is_not_read_as_the_tables_is_refused_by_name(tmp_path: Path) -> None:
+    files = TableFiles(tmp_path, Schema(NestedField(1, "at", TimestampType())))
+    days = encrypted_task(files, [field(1, "day", logical("date", "int"))], [{"day": 7}])
+    with pytest.raises(FormatError, match=r"column 'at' is date there, and timestamp in the table") as refused:
+        read(files, days, files.metadata.schema(), EqualTo(term="at", value="2020-05-01T00:00:00"))
+    assert days.file.file_path in str(refused.value)
+
+
 def test_an_empty_file_has_no_rows(tmp_path: Path) -> None:
     files = TableFiles(tmp_path, TWO)
     reader = TaskReader(files.metadata, files.io, TWO, ALWAYS_TRUE)
@@ -249,10 +287,8 @@ def test_cut_avro_gives_no_rows_of_the_cut_block(kept: int) -> None:
 @pytest.mark.parametrize(
     ("avro", "message"),
     [
-        ({"name": "id", "type": "long"}, "field-id"),
         ({"name": "id", "type": ["null", "long", "string"], "field-id": 1}, "union"),
         ({"name": "id", "type": {"type": "enum", "name": "e", "symbols": ["a"]}, "field-id": 1}, "enum"),
-        ({"name": "id", "type": {"type": "array", "items": "long"}, "field-id": 1}, "element-id"),
     ],
 )
 def test_a_schema_that_iceberg_does_not_write_is_refused(avro: dict[str, Any], message: str) -> None:

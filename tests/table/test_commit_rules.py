@@ -242,3 +242,20 @@ def test_what_may_change_the_protection_of_columns_is_told_from_what_cannot(
     protected = changed(metadata, properties=metadata.properties | {"encryption.column.1.key-id": "pii"})
     assert may_change_declarations(protected, updates) is changes
     assert may_change_declarations(metadata, updates) is changes_unprotected
+
+
+@pytest.mark.parametrize("repaired", ["3", None])
+def test_a_number_of_retries_that_cannot_be_read_is_said_and_a_commit_may_repair_it(catalog: Catalog, repaired: str | None) -> None:
+    """Another engine stored it, or an older release. Not even a commit that removed it came through."""
+    name = "commit.retry.num-retries"
+    table = new_table(catalog, properties={name: "5"})
+    table.metadata.properties[name] = "many"
+    with pytest.raises(ConfigurationError, match=f"{name} is 'many'; it must be a whole number"), table.transaction() as transaction:
+        transaction.set_properties({"owner": "somebody"})
+
+    with table.transaction() as transaction:
+        if repaired is None:
+            transaction.remove_properties(name)
+        else:
+            transaction.set_properties({name: repaired})
+    assert catalog.load_table(table.name()).properties.get(name) == repaired

@@ -11,7 +11,7 @@ import pytest
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table.sorting import SortField, SortOrder
-from pyiceberg.table.update import RemovePropertiesUpdate
+from pyiceberg.table.update import AddPartitionSpecUpdate, RemovePropertiesUpdate
 from pyiceberg.transforms import BucketTransform, IdentityTransform
 from pyiceberg.types import LongType, NestedField, StringType, StructType
 
@@ -204,6 +204,16 @@ def test_a_layout_that_tells_a_protected_column_is_not_committed_later_either(ta
             spec.add_identity("note")
         transaction.set_properties({"encryption.column-keys": f"{COLUMN_KEY}: ssn, note"})
     assert table.refresh().spec().is_unpartitioned()
+
+
+def test_no_partition_spec_that_tells_a_protected_column_is_added_that_is_not_the_default_either(table: EncryptedTable) -> None:
+    """A writer may be told to use any spec of the table."""
+    aside = table.transaction()
+    spec = PartitionSpec(PartitionField(SSN, 1077, IdentityTransform(), "aside"), spec_id=7)
+    aside.apply((AddPartitionSpecUpdate(spec=spec),))
+    with pytest.raises(ConfigurationError, match="rows cannot be partitioned by column 'ssn'"):
+        aside.commit_transaction()
+    assert list(table.refresh().specs()) == [0]
 
 
 @pytest.mark.parametrize("name", [f"encryption.column.{SSN}.key-id", f"encryption.column.{SSN}.mask"])

@@ -141,14 +141,18 @@ class RestCatalogAdapter(RestCatalog):
         return self._client_properties
 
     @twice_if_unauthorized
-    def request_table(self, identifier: str | Identifier) -> str:
+    def request_table(self, identifier: str | Identifier, mode: str | None = None) -> str:
         """Ask for a table; return the answer's JSON.
+
+        Args:
+            identifier: the table's name.
+            mode: which snapshots the answer has; None for what the property says.
 
         Raises:
             NoSuchTableError: no table has that name.
         """
         self._check_endpoint(Capability.V1_LOAD_TABLE)
-        mode = self.properties.get(SNAPSHOT_LOADING_MODE)
+        mode = mode or self.properties.get(SNAPSHOT_LOADING_MODE)
         if mode not in {None, "all", "refs"}:
             raise ValueError(f"Invalid {SNAPSHOT_LOADING_MODE}: {mode}")
         # The text, since PyIceberg's models would drop the keys, and pins compare what the server said.

@@ -18,7 +18,7 @@ Every row of an ORC file stays at its position, those that position deletes name
 rows. The columns are those of the table's current schema.
 
 Raises FormatError for bytes that are no manifest list or manifest, and for an ORC file that does not hold as many rows as its manifest
-says; ConfigurationError for an ORC file with encrypted columns.
+says, or columns of other types than the table; ConfigurationError for an ORC file with encrypted columns.
 """
 
 from __future__ import annotations
@@ -33,11 +33,12 @@ from typing import Any, ClassVar, Final, cast
 
 import fastavro
 import pyarrow as pa
+import pyarrow.orc as pyarrow_orc
 from pyiceberg.io import FileIO
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat, ManifestEntry, ManifestEntryStatus, ManifestFile
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
-from pyiceberg.table import FileScanTask, Table
+from pyiceberg.table import FileScanTask, Table, TableProperties
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.snapshots import Operation, Snapshot
@@ -65,7 +66,7 @@ from tablecrypt.manifests.manifest_list import parse_manifest_list
 from tablecrypt.manifests.records import DATA_FILE_POSITIONS, FORMAT_VERSION, EncryptedDataFile, is_deletion_vector
 from tablecrypt.orc.source import FileSource
 from tablecrypt.orc.tail import read_tail
-from tablecrypt.table._pyiceberg.arrow import PlainScan, read_plain_deletes
+from tablecrypt.table._pyiceberg.arrow import PlainScan, check_types, read_plain_deletes, stored_schema
 from tablecrypt.table.datasets.castable import cast_batch
 from tablecrypt.table.file_entries import FileEntryCodec
 from tablecrypt.table.foreign_engines import location_provider
@@ -113,6 +114,18 @@ class Migration:
     def uuid_beside(plain: Table, location: str) -> uuid.UUID:
         """Return the table-uuid of the table beside a plain one: the same for one state of that, so that a finished run is known again."""
         return uuid.uuid5(_NAMESPACE, f"{plain.metadata.table_uuid} {plain.metadata.current_snapshot_id} {location}")
+
+    def check(self) -> None:
+        """Check what the ends of ORC files say, as a run does before it reads their rows.
+
+        Raises:
+            ConfigurationError, FormatError: a run would refuse a file.
+        """
+        for file in (entry.data_file for manifest in self._manifests for entry in manifest.entries):
+            if file.content == DataFileContent.POSITION_DELETES:
+                _check_has_no_masks(self._plain.io, file)
+            elif file.file_format == FileFormat.ORC:
+                check_orc_file(self._plain.io, self._metadata, file)
 
     def encrypt(self, runner: Runner, progress: ProgressListener) -> tuple[int, dict[str, EncryptedDataFile]]:
         """Return how many files earlier runs had done, and for each file of the plain table the one that takes its place.
@@ -329,14 +342,39 @@ def rewrite_orc_file(io: EncryptingFileIO, work: RewriteOrcWork, keys: tuple[Sta
     """Write the encrypted file; the result is its entry without the key, in no partition."""
     metadata = EncryptedTableMetadata.model_validate_json(work.metadata_json)
     [old] = FileEntryCodec(metadata).decode_files(work.entry)
-    _check_has_no_masks(io.inner, old)
+    check_orc_file(io.inner, metadata, old)
     one_file = with_target_file_size(_unpartitioned(metadata), _ONE_FILE)
     files = write_data_files(one_file, _rows(metadata, io, old), io, FreshKeys(work.data_key_length), work.names.new_uuid())
     if [file.record_count for file in files] != [old.record_count]:
         delete_written(io, [file.file_path for file in files])
-        raise FormatError(f"{old.file_path}: holds {sum(file.record_count for file in files)} rows, its manifest says {old.record_count}")
+        _check_rows(old, sum(file.record_count for file in files))
 
     return done_files(FileEntryCodec(one_file), files)
+
+
+def check_orc_file(io: FileIO, metadata: EncryptedTableMetadata, file: DataFile) -> None:
+    """Check what the end of an ORC file says of its columns and rows.
+
+    Raises:
+        ConfigurationError: it has encrypted columns.
+        FormatError: it has other rows than its manifest says, or columns that are not read as the table's.
+    """
+    _check_has_no_masks(io, file)
+    with io.new_input(file.file_path).open() as source:
+        try:
+            opened = pyarrow_orc.ORCFile(source)
+        except pa.ArrowException as error:
+            raise FormatError(f"{file.file_path}: pyarrow does not read this ORC file ({error})") from error
+        _check_rows(file, opened.nrows)
+        schema = opened.schema.serialize().to_pybytes()
+
+    stored = stored_schema(schema, metadata.properties.get(TableProperties.DEFAULT_NAME_MAPPING), file.file_path)
+    check_types(metadata.schema(), stored, file.file_path)
+
+
+def _check_rows(file: DataFile, found: int) -> None:
+    if found != file.record_count:
+        raise FormatError(f"{file.file_path}: holds {found} rows, its manifest says {file.record_count}")
 
 
 def _check_has_no_masks(io: FileIO, file: DataFile) -> None:

@@ -116,7 +116,7 @@ def migrate(
         keep_plaintext: in place, whether to leave the plain table's files after the commit. Until then they are plaintext beside it.
         delete_below: in place, folders in which files of the plain table are deleted too, and encrypted beside themselves: folders outside
             its location, or the location itself where neither pins nor the place of its metadata file say that it is the table's.
-        dry_run: whether to say only what would be done.
+        dry_run: whether to say only what would be done. What ORC files say of their columns is read, and no row.
         progress: called with the plaintext bytes that are done.
         runner: runs the work on files, such as `tablecrypt.spark.SparkRunner(spark)`; by default threads here do.
         workers: how many files at once, without `runner`.
@@ -126,8 +126,8 @@ def migrate(
             `properties`, or has branches or tags; `into` or `location` cannot be a table's; an ORC file has encrypted columns; or
             plaintext is to be deleted, and the table has gc.enabled=false or nothing says that the location is the table's.
         TableAlreadyExistsError: there is a table of the new name, and it is not what an earlier run made of this state of the plain one.
-        FormatError: a data file is not what its manifest says, or holds equality deletes in ORC; or a manifest or manifest list of the
-            plain table cannot be read, so that no plaintext was deleted.
+        FormatError: a data file is not what its manifest says, or holds equality deletes in ORC, or columns of other types than the
+            table; or a manifest or manifest list of the plain table cannot be read, so that no plaintext was deleted.
         KmsError: the KMS refused the key; nothing was written.
         CommitFailedException: other writers committed first, several times in a row; the next run continues.
     """
@@ -208,7 +208,9 @@ class _InPlace(_Run):
         return Migration(plain, self._as_encrypted(plain), None, own)
 
     def _foretell(self, plain: Table) -> Migrated:
-        planned, before = self._planned(plain, self._migration(plain)), plaintext_of(plain.metadata, plain.io, self._scope(plain))
+        migration = self._migration(plain)
+        migration.check()
+        planned, before = self._planned(plain, migration), plaintext_of(plain.metadata, plain.io, self._scope(plain))
         if not self.delete_plaintext:
             return planned
         return replace(planned, deleted=before.stored(plain.io), refused=before.refused)
@@ -249,6 +251,7 @@ class _Beside(_Run):
 
         migration = Migration(current, self._as_encrypted(current), self.location)
         if self.dry_run:
+            migration.check()
             return self._planned(table, migration)
 
         resumed, encrypted = migration.encrypt(self.runner, self.progress)

@@ -17,6 +17,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyiceberg.exceptions import ResolveError
 from pyiceberg.expressions.visitors import _InclusiveMetricsEvaluator as InclusiveMetricsEvaluator
 from pyiceberg.io import FileIO
 from pyiceberg.io.fileformat import FileFormatModel
@@ -27,19 +28,20 @@ from pyiceberg.io.pyarrow import _get_field_from_arrow_table as field_of_arrow_t
 from pyiceberg.io.pyarrow import _get_parquet_writer_kwargs as parquet_writer_kwargs
 from pyiceberg.io.pyarrow import _read_deletes as read_plain_deletes
 from pyiceberg.schema import Schema, visit_with_partner
-from pyiceberg.table import ALWAYS_TRUE
+from pyiceberg.table import ALWAYS_TRUE, TableProperties
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.name_mapping import parse_mapping_from_json
 from pyiceberg.typedef import EMPTY_DICT
 from pyiceberg.types import ListType, MapType, NestedField, TimestampNanoType, TimestamptzNanoType
 
-from tablecrypt.errors import ConfigurationError
+from tablecrypt.errors import ConfigurationError, FormatError
 from tablecrypt.manifests.records import FORMAT_VERSION
 
 __all__ = [
     "InclusiveMetricsEvaluator",
     "PlainScan",
     "check_pyarrow_schema_compatible",
+    "check_types",
     "column_projection_values",
     "field_of_arrow_table",
     "has_nanosecond_columns",
@@ -51,16 +53,51 @@ __all__ = [
 
 
 @lru_cache(maxsize=64)
-def stored_schema(serialized: bytes, name_mapping: str | None) -> Schema:
+def _converted(serialized: bytes, name_mapping: str | None) -> Schema:
+    mapping = parse_mapping_from_json(name_mapping) if name_mapping else None
+    arrow_schema = pa.ipc.read_schema(pa.py_buffer(serialized))
+    return pyarrow_to_schema(arrow_schema, mapping, downcast_ns_timestamp_to_us=False, format_version=FORMAT_VERSION)
+
+
+def stored_schema(serialized: bytes, name_mapping: str | None, location: str) -> Schema:
     """Return the Arrow schema of a file, as it is serialized, as Iceberg's. Kept from one scan to the next: files have the same columns.
 
     Args:
         serialized: the schema.
         name_mapping: the table's, by which columns are found where one has no field id; None: a file without them is an error.
+        location: names the file in errors.
+
+    Raises:
+        FormatError: the mapping has no field id for a column.
     """
-    mapping = parse_mapping_from_json(name_mapping) if name_mapping else None
-    arrow_schema = pa.ipc.read_schema(pa.py_buffer(serialized))
-    return pyarrow_to_schema(arrow_schema, mapping, downcast_ns_timestamp_to_us=False, format_version=FORMAT_VERSION)
+    try:
+        return _converted(serialized, name_mapping)
+    except ValueError as error:
+        raise FormatError(
+            f"{location}: has columns without field ids, for which the table's property {TableProperties.DEFAULT_NAME_MAPPING} has none "
+            f"either: add them there ({error})"
+        ) from error
+
+
+def check_types(requested: Schema, stored: Schema, location: str) -> None:
+    """Check that the columns of a file can be read as those of a table with the same field ids.
+
+    Raises:
+        FormatError: the type of one can not. The message names the file and the column.
+    """
+    visitor = NullKeepingProjection(stored, downcast_ns_timestamp_to_us=True, allow_timestamp_tz_mismatch=True)
+    for field_id in sorted(requested.field_ids & stored.field_ids):
+        wanted, found = requested.find_field(field_id), stored.find_field(field_id)
+        if wanted.field_type == found.field_type or not (wanted.field_type.is_primitive and found.field_type.is_primitive):
+            continue
+        try:
+            visitor.check(wanted, pa.array([], schema_to_pyarrow(found.field_type)))
+        # The last is PyIceberg's for a date in a column of timestamps.
+        except (ResolveError, ValueError, TypeError, NotImplementedError, AttributeError) as error:
+            raise FormatError(
+                f"{location}: column {requested.find_column_name(field_id)!r} is {found.field_type} there, and {wanted.field_type} in the "
+                "table, as which it is not read: write its rows again in the table's types, by the engine that wrote it"
+            ) from error
 
 
 def has_nanosecond_columns(schema: Schema) -> bool:
@@ -88,6 +125,10 @@ class NullKeepingProjection(ArrowProjectionVisitor):
     Null lists and maps of structs stay null (theirs become empty), and unsigned numbers are written as signed ones, the only ones that
     Iceberg has: Iceberg Java refuses a file with others, and PyIceberg writes values beyond the column's type.
     """
+
+    def check(self, field: NestedField, values: pa.Array) -> None:
+        """Raise what reading such values of a column would. Its own errors, which are of many kinds."""
+        self._cast_if_needed(field, values)
 
     def _cast_if_needed(self, field: NestedField, values: pa.Array) -> pa.Array:
         stored = values.type.value_type if pa.types.is_dictionary(values.type) else values.type

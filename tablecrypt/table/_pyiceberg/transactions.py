@@ -50,6 +50,7 @@ from pyiceberg.transforms import Transform
 from pyiceberg.typedef import EMPTY_DICT, Identifier, Record
 
 from tablecrypt.arguments import check_text
+from tablecrypt.iceberg_properties import OF_COMMITS
 from tablecrypt.keys.column_keys import told_until
 from tablecrypt.table._pyiceberg.whole_files import WholeFiles
 
@@ -330,7 +331,13 @@ class TransactionAdapter(Transaction):
         return self.new_scan(row_filter, case_sensitive)
 
     def commit_transaction(self) -> Table:
-        """Commit, and where others commit first, on what they left: as often as the table allows."""
+        """Commit, and where others commit first, on what they left: as often as the table allows.
+
+        Raises:
+            ConfigurationError: how often that is cannot be read, and this commit does not set it anew.
+        """
+        if self._updates:
+            self._use_readable_settings()
         try:
             return super().commit_transaction()
         except CommitFailedException as error:
@@ -341,6 +348,19 @@ class TransactionAdapter(Transaction):
                 f"{error}. The commit was tried again as often as the table allows: write again, or set its property "
                 f"{TableProperties.COMMIT_NUM_RETRIES} above {self._retries()}"
             ) from error
+
+    def _use_readable_settings(self) -> None:
+        """Have PyIceberg read what this transaction sets where the table has what it cannot read: no commit could repair that."""
+        base, staged = self._table.metadata, self.table_metadata
+        repaired: dict[str, str] = {}
+        for each in OF_COMMITS:
+            try:
+                int(str(base.properties.get(each.name, each.default)))
+            except ValueError:
+                repaired[each.name] = str(staged.properties.get(each.name, each.default))
+                each.check(each.name, repaired[each.name])
+        if repaired:
+            self._table.metadata = base.model_copy(update={"properties": {**base.properties, **repaired}})
 
     def _retries(self) -> str:
         default = str(TableProperties.COMMIT_NUM_RETRIES_DEFAULT)

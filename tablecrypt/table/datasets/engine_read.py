@@ -294,7 +294,7 @@ class _NativeFiles:
 
         with ExitStack() as stack:
             opened = stack.enter_context(self._reader.opened(task))
-            if isinstance(opened, UniformParquetFile) and self._reader.projections.stores(opened.schema, self._schema):
+            if isinstance(opened, UniformParquetFile) and self._reader.projections.stores(opened.schema, self._schema, task.file.file_path):
                 return _Opened(task, opened, stack.pop_all())
 
         return _Opened(task, None, ExitStack())

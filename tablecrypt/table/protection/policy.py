@@ -6,7 +6,8 @@
 The rules, held for every commit:
 
     1. A protected column is no partition source, sort column or identifier field of the current layout: partition values are in file
-       paths, the order of rows tells which of two values is larger, and engines write identifier fields into equality deletes.
+       paths, the order of rows tells which of two values is larger, and engines write identifier fields into equality deletes. Nor is
+       it the source of a partition spec that is added, be that the default or not.
     2. What has a column key is named by the properties, unless the column is gone: see `check_protected`. Nobody removes the protection
        by removing properties.
     3. A name that a protected column has or had belongs to it: see below.
@@ -176,12 +177,16 @@ def check_layout(policy: ColumnPolicy, metadata: TableMetadata) -> None:
         ("sorted", {field.source_id for field in metadata.sort_order().fields}),
         ("identified in equality deletes", set(schema.identifier_field_ids)),
     ):
-        for field_id in sorted(field_ids):
-            if (name := protected_name(policy, schema, field_id)) is not None:
-                raise ConfigurationError(
-                    f"rows cannot be {use} by column {schema.find_column_name(field_id)!r}: its values would be visible outside of the "
-                    f"protected column {name!r}. Use another column, or remove the protection"
-                )
+        _check_shows_none(policy, schema, use, field_ids)
+
+
+def _check_shows_none(policy: ColumnPolicy, schema: Schema, use: str, field_ids: Iterable[int]) -> None:
+    for field_id in sorted(field_ids):
+        if (name := protected_name(policy, schema, field_id)) is not None:
+            raise ConfigurationError(
+                f"rows cannot be {use} by column {schema.find_column_name(field_id)!r}: its values would be visible outside of the "
+                f"protected column {name!r}. Use another column, or remove the protection"
+            )
 
 
 def check_still_protected(protected_before: Iterable[int], metadata: TableMetadata, location: str) -> None:
@@ -222,6 +227,9 @@ def check_policy(before: TableMetadata, after: TableMetadata) -> None:
     if whole:
         check_changed_sizes(before.properties, after.properties)
         check_layout(policy, after)
+        # Writers may be told to use a spec that is not the default. Those from before a protection stay: old files are named by them.
+        for spec in (spec for spec_id, spec in after.specs().items() if spec_id not in before.specs()):
+            _check_shows_none(policy, after.schema(), "partitioned", {field.source_id for field in spec.fields})
     _check_master_keys(earlier, whole, before)
 
 

@@ -215,12 +215,13 @@ class MaskedFile:
         opened: the file.
         masked: field ids of these columns.
         name_mapping: the table's, by which a file without field ids is read.
+        location: names the file in errors.
     """
 
-    def __init__(self, opened: OpenedFile, masked: frozenset[int], name_mapping: str | None) -> None:
+    def __init__(self, opened: OpenedFile, masked: frozenset[int], name_mapping: str | None, location: str) -> None:
         self._opened = opened
         self.schema = opened.schema
-        stored = stored_schema(opened.schema.serialize().to_pybytes(), name_mapping)
+        stored = stored_schema(opened.schema.serialize().to_pybytes(), name_mapping, location)
         self._paths = [path for field_id in sorted(masked) if (path := positions_through_structs(stored, field_id))]
 
     def batches(self, request: ReadRequest) -> Iterator[pa.RecordBatch]:

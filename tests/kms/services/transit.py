@@ -24,6 +24,7 @@ class Transit(HttpService):
         self.tokens: set[str] = {"root-token"}
         self.keys: dict[str, list[AESGCM]] = {}
         self.forbidden: set[tuple[str, str]] = set()
+        self.names_invalid_tokens = True
         super().__init__()
 
     def rotate(self, name: str) -> None:
@@ -33,7 +34,10 @@ class Transit(HttpService):
         if request.path == "/v1/auth/approle/login":
             return self._login(request)
         if request.headers.get("x-vault-token") not in self.tokens:
-            return _errors(403, "permission denied", "invalid token")
+            # OpenBao and older versions of Vault say no more of a token that has expired.
+            return _errors(403, "permission denied", *(("invalid token",) if self.names_invalid_tokens else ()))
+        if request.path == "/v1/auth/token/lookup-self":
+            return Answer(200, {"data": {"ttl": 60}})
         match = _PATH.fullmatch(request.path)
         if match is None:
             return _errors(404, "no handler for route")
