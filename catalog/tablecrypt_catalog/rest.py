@@ -44,7 +44,7 @@ from tablecrypt.errors import (
 )
 from tablecrypt.files.encrypting_file_io import ReadRestrictions
 from tablecrypt.keys.manager import KeySettings
-from tablecrypt.table.metadata import EncryptedTableMetadata, check_keys, encrypted_metadata, has_encryption_traces, is_encrypted_tables
+from tablecrypt.table.metadata import EncryptedTableMetadata, check_keys, encrypted_metadata, is_encrypted_tables
 from tablecrypt.table.protection.declaring import first_declarations
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import name_of
@@ -372,7 +372,7 @@ class EncryptedRestCatalog(EncryptingCatalog, RestViews):
         """The server's answer to loadTable, as a model and as text: with all snapshots, where the table is encrypted."""
         text = self.request_table(identifier)
         answer = _parsed(LoadAnswer, text, identifier)
-        if self._has_all_snapshots() or not _has_keys(answer.metadata):
+        if self._has_all_snapshots() or not is_encrypted_tables(answer.metadata):
             return answer, text
 
         # Keys and files that only a missing snapshot needs look like nobody's: expiry, erasures and the search for orphans would take them
@@ -412,7 +412,7 @@ class EncryptedRestCatalog(EncryptingCatalog, RestViews):
     def _digest(self, metadata: TableMetadata) -> str | None:
         """What pins compare: all that an answer says of a table, in whatever order it gives the keys. None if it may lack snapshots."""
         # A hash over an answer without all snapshots would differ from that of the whole metadata.
-        if names.PINS.name not in self.client_properties or not (self._has_all_snapshots() or _has_keys(metadata)):
+        if names.PINS.name not in self.client_properties or not (self._has_all_snapshots() or is_encrypted_tables(metadata)):
             return None
         if isinstance(metadata, EncryptedTableMetadata):
             metadata = metadata.model_copy(update={"encryption_keys": sorted(metadata.encryption_keys, key=lambda key: key.key_id)})
@@ -430,11 +430,6 @@ class EncryptedRestCatalog(EncryptingCatalog, RestViews):
         if table.config.get(SCAN_PLANNING_MODE) == ScanPlanningMode.SERVER.value:
             raise _server_planning_refused(table.name())
         return encrypted_table(self, table, metadata, pin, restrictions, kms)
-
-
-def _has_keys(metadata: TableMetadata) -> bool:
-    """Whether metadata is that of an encrypted table, or of one that was."""
-    return isinstance(metadata, EncryptedTableMetadata) and (names.KEY_ID.name in metadata.properties or has_encryption_traces(metadata))
 
 
 def _parsed(model: type[A], text: str, identifier: str | Identifier) -> A:

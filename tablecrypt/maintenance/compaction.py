@@ -27,7 +27,7 @@ import pyarrow as pa
 from pyiceberg.exceptions import CommitFailedException, ValidationException
 from pyiceberg.expressions import BooleanExpression
 from pyiceberg.io.pyarrow import schema_to_pyarrow
-from pyiceberg.manifest import DataFile
+from pyiceberg.manifest import DataFile, ManifestContent
 from pyiceberg.table import ALWAYS_TRUE, Table, TableProperties
 from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.snapshots import Snapshot
@@ -54,7 +54,6 @@ from tablecrypt.maintenance.sorting import SortColumn, SortKey, ZOrder, names_in
 from tablecrypt.manifests.records import DATA_FILE_POSITIONS, EncryptedDataFile, key_metadata_of, refuse_another_name, with_key
 from tablecrypt.printable import bytes_shown, counted, shown
 from tablecrypt.table.datasets.castable import cast_batch
-from tablecrypt.table.deletes import live_deletes
 from tablecrypt.table.file_entries import FileEntryCodec
 from tablecrypt.table.lineage import with_lineage
 from tablecrypt.table.metadata import EncryptedTableMetadata
@@ -67,7 +66,16 @@ from tablecrypt.table.protection.writing import WrittenUnder
 from tablecrypt.table.reader import ReadOptions, TaskReader, prefetched
 from tablecrypt.table.replace_files import EncryptedRewrite, RewrittenFiles
 from tablecrypt.table.table import EncryptedTable, check_branch
-from tablecrypt.table.table_files import FreshKeys, ReportedFiles, RunNames, TableFileIO, delete_written, folders_written, name_of
+from tablecrypt.table.table_files import (
+    FreshKeys,
+    ReportedFiles,
+    RunNames,
+    TableFileIO,
+    delete_written,
+    folders_written,
+    live_files,
+    name_of,
+)
 from tablecrypt.table.write import write_data_files
 
 OPERATION: Final = "compact"
@@ -389,7 +397,7 @@ def unused_deletes(table: EncryptedTable, snapshot: Snapshot | None, tasks: Iter
         tasks: all scan tasks of it.
     """
     used = {EncryptedDataFile.of(file) for task in tasks for file in task.delete_files}
-    return frozenset(set(map(EncryptedDataFile.of, live_deletes(snapshot, table.io))) - used)
+    return frozenset(set(map(EncryptedDataFile.of, live_files(snapshot, table.io, ManifestContent.DELETES))) - used)
 
 
 def _chosen(tasks: list[EncryptedFileScanTask], matching: list[EncryptedFileScanTask]) -> list[EncryptedFileScanTask]:

@@ -44,14 +44,13 @@ from tablecrypt.files.encrypting_file_io import EncryptingFileIO, store_io
 from tablecrypt.keys.column_keys import ColumnPolicy
 from tablecrypt.maintenance._tables import require_encrypted
 from tablecrypt.manifests import EncryptedManifestFile
-from tablecrypt.manifests.records import EncryptedDataFile, is_deletion_vector, stored_key_metadata
+from tablecrypt.manifests.records import STATISTICS, EncryptedDataFile, is_deletion_vector, stored_key_metadata
 from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata
 from tablecrypt.table.table_files import TableFileIO, name_of
 
 A = TypeVar("A")
 B = TypeVar("B")
 
-_METRICS: Final = ("column_sizes", "value_counts", "null_value_counts", "nan_value_counts", "lower_bounds", "upper_bounds")
 THREADS: Final = 16
 """Reading manifests waits for the store more than it computes."""
 
@@ -464,7 +463,7 @@ def _add_content(
             found.unopened.append(Unopened(file.file_path, kind, error))
 
     length = file.file_size_in_bytes
-    metrics = frozenset().union(*(getattr(file, name) or () for name in _METRICS))
+    metrics = frozenset().union(*(getattr(file, name) or () for name in STATISTICS))
     stored = ReachableFile(
         *(file.file_path, kind, file.file_format.value, key, length, keks, partition, added_by, metrics, sequence_number),
         spec_id=spec_id,

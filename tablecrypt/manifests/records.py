@@ -63,7 +63,8 @@ MANIFEST_RECORDS: Final = AvroRecords(MANIFEST_LIST_SCHEMA, "manifest_file")
 
 DATA_FILE_POSITIONS: Final = {field.name: position for position, field in enumerate(DATA_FILE_TYPE[FORMAT_VERSION].fields)}
 MANIFEST_FILE_POSITIONS: Final = {field.name: position for position, field in enumerate(MANIFEST_LIST_SCHEMA.fields)}
-STATISTICS: Final = ("column_sizes", "value_counts", "null_value_counts", "nan_value_counts", "lower_bounds", "upper_bounds")
+COUNTS: Final = ("column_sizes", "value_counts", "null_value_counts", "nan_value_counts")
+STATISTICS: Final = (*COUNTS, "lower_bounds", "upper_bounds")
 """Names of a data file's fields that are maps by field id."""
 FIRST_ROW_ID = DATA_FILE_POSITIONS["first_row_id"]
 REFERENCED_DATA_FILE = DATA_FILE_POSITIONS["referenced_data_file"]

@@ -20,20 +20,18 @@ Iceberg table spec, "Equality Delete Files", "Deletion Vectors".
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from threading import Lock
 from typing import Any, Final, TypeVar, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyiceberg.io import FileIO
 from pyiceberg.io.pyarrow import pyarrow_to_schema
-from pyiceberg.manifest import DataFile, DataFileContent, ManifestContent
+from pyiceberg.manifest import DataFile, DataFileContent
 from pyiceberg.schema import Schema, prune_columns
 from pyiceberg.table import FileScanTask
 from pyiceberg.table.metadata import TableMetadata
-from pyiceberg.table.snapshots import Snapshot
 from pyroaring import BitMap64
 
 from tablecrypt.errors import FormatError
@@ -55,17 +53,6 @@ from tablecrypt.table.table_files import TableFileIO
 
 POSITION_FIELD_ID: Final = 2147483545
 T = TypeVar("T")
-
-
-def live_deletes(snapshot: Snapshot | None, io: FileIO) -> Iterator[DataFile]:
-    """Yield the delete files that a snapshot has, of every kind; none without a snapshot.
-
-    Raises:
-        KmsError, TamperedFileError: its manifests cannot be read.
-    """
-    for manifest in [] if snapshot is None else snapshot.manifests(io):
-        if manifest.content == ManifestContent.DELETES:
-            yield from (entry.data_file for entry in manifest.fetch_manifest_entry(io, discard_deleted=True))
 
 
 @dataclass(frozen=True)

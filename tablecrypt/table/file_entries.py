@@ -30,6 +30,7 @@ from pyiceberg.table.metadata import TableMetadata
 from tablecrypt.errors import FormatError
 from tablecrypt.manifests.avro_container import bounded_decoder
 from tablecrypt.manifests.records import (
+    COUNTS,
     DATA_FILE_FIELD_ID,
     DATA_FILE_POSITIONS,
     ENTRY_READ_SCHEMA,
@@ -44,7 +45,6 @@ from tablecrypt.manifests.records import (
 )
 from tablecrypt.table.planning import EncryptedFileScanTask, FilePart
 
-_COUNTS: Final = ("column_sizes", "value_counts", "null_value_counts", "nan_value_counts")
 _GREATEST_COUNT: Final = 2**63 - 1
 
 
@@ -139,7 +139,7 @@ class FileEntryCodec:
 
 def _check_counts(file: DataFile) -> None:
     """FormatError for a count that no manifest can hold: PyIceberg reads negative ones as numbers over 2^63 - 1."""
-    for name in _COUNTS:
+    for name in COUNTS:
         counts = file[DATA_FILE_POSITIONS[name]] or {}
         if any(not 0 <= count <= _GREATEST_COUNT for count in counts.values()):
             raise FormatError(f"{file.file_path}: is to be added with {name} that no file has")

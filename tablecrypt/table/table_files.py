@@ -24,9 +24,10 @@ from dataclasses import dataclass, field, replace
 from typing import Final, Protocol, runtime_checkable
 
 from pyiceberg.io import FileIO
-from pyiceberg.manifest import DataFile
+from pyiceberg.manifest import DataFile, ManifestContent
 from pyiceberg.table import Table, TableProperties
 from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.snapshots import Snapshot
 
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import AuthenticationError, ConfigurationError
@@ -175,6 +176,17 @@ def folders_named(metadata: TableMetadata) -> tuple[str, ...]:
 def folders_of(metadata: TableMetadata) -> DeletionScope:
     """Return the same folders, to compare locations with."""
     return DeletionScope(folders_named(metadata))
+
+
+def live_files(snapshot: Snapshot | None, io: FileIO, content: ManifestContent) -> Iterator[DataFile]:
+    """Yield the data files that a snapshot has, or its delete files of every kind; none without a snapshot.
+
+    Raises:
+        KmsError, TamperedFileError: its manifests cannot be read.
+    """
+    for manifest in [] if snapshot is None else snapshot.manifests(io):
+        if manifest.content == content:
+            yield from (entry.data_file for entry in manifest.fetch_manifest_entry(io, discard_deleted=True))
 
 
 class DataKeySource(Protocol):

@@ -125,7 +125,7 @@ class Migration:
             if file.content == DataFileContent.POSITION_DELETES:
                 _check_has_no_masks(self._plain.io, file)
             elif file.file_format == FileFormat.ORC:
-                check_orc_file(self._plain.io, self._metadata, file)
+                _check_orc_file(self._plain.io, self._metadata, file)
 
     def encrypt(self, runner: Runner, progress: ProgressListener) -> tuple[int, dict[str, EncryptedDataFile]]:
         """Return how many files earlier runs had done, and for each file of the plain table the one that takes its place.
@@ -342,17 +342,17 @@ def rewrite_orc_file(io: EncryptingFileIO, work: RewriteOrcWork, keys: tuple[Sta
     """Write the encrypted file; the result is its entry without the key, in no partition."""
     metadata = EncryptedTableMetadata.model_validate_json(work.metadata_json)
     [old] = FileEntryCodec(metadata).decode_files(work.entry)
-    check_orc_file(io.inner, metadata, old)
+    _check_orc_file(io.inner, metadata, old)
     one_file = with_target_file_size(_unpartitioned(metadata), _ONE_FILE)
     files = write_data_files(one_file, _rows(metadata, io, old), io, FreshKeys(work.data_key_length), work.names.new_uuid())
     if [file.record_count for file in files] != [old.record_count]:
         delete_written(io, [file.file_path for file in files])
-        _check_rows(old, sum(file.record_count for file in files))
+        raise _other_rows(old, sum(file.record_count for file in files))
 
     return done_files(FileEntryCodec(one_file), files)
 
 
-def check_orc_file(io: FileIO, metadata: EncryptedTableMetadata, file: DataFile) -> None:
+def _check_orc_file(io: FileIO, metadata: EncryptedTableMetadata, file: DataFile) -> None:
     """Check what the end of an ORC file says of its columns and rows.
 
     Raises:
@@ -365,16 +365,16 @@ def check_orc_file(io: FileIO, metadata: EncryptedTableMetadata, file: DataFile)
             opened = pyarrow_orc.ORCFile(source)
         except pa.ArrowException as error:
             raise FormatError(f"{file.file_path}: pyarrow does not read this ORC file ({error})") from error
-        _check_rows(file, opened.nrows)
+        if opened.nrows != file.record_count:
+            raise _other_rows(file, opened.nrows)
         schema = opened.schema.serialize().to_pybytes()
 
     stored = stored_schema(schema, metadata.properties.get(TableProperties.DEFAULT_NAME_MAPPING), file.file_path)
     check_types(metadata.schema(), stored, file.file_path)
 
 
-def _check_rows(file: DataFile, found: int) -> None:
-    if found != file.record_count:
-        raise FormatError(f"{file.file_path}: holds {found} rows, its manifest says {file.record_count}")
+def _other_rows(file: DataFile, found: int) -> FormatError:
+    return FormatError(f"{file.file_path}: holds {found} rows, its manifest says {file.record_count}")
 
 
 def _check_has_no_masks(io: FileIO, file: DataFile) -> None:

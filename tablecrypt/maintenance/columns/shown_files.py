@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from pyiceberg.manifest import DataFile, DataFileContent
+from pyiceberg.manifest import DataFile, DataFileContent, ManifestContent
 
 from tablecrypt.keys.column_keys import ColumnPolicy
 from tablecrypt.maintenance._shred import replace_head
@@ -31,12 +31,12 @@ from tablecrypt.maintenance.compaction_plan import CompactionRules, plan_groups
 from tablecrypt.maintenance.progress import ProgressListener
 from tablecrypt.maintenance.runner import Runner
 from tablecrypt.manifests.records import is_deletion_vector, key_metadata_of
-from tablecrypt.table.deletes import live_deletes
 from tablecrypt.table.deletion_vectors import data_files_named_in
 from tablecrypt.table.parquet_options import target_file_size
 from tablecrypt.table.planning import EncryptedFileScanTask
 from tablecrypt.table.protection.exposed_values import ShownPartitions, deleted_by
 from tablecrypt.table.table import EncryptedTable
+from tablecrypt.table.table_files import live_files
 
 
 @dataclass(frozen=True)
@@ -152,7 +152,7 @@ def _deletes_that_hold(policy: ColumnPolicy, table: EncryptedTable, branch: str)
         return frozenset()
 
     mapping, schemas = name_mapping_of(table.metadata), table.metadata.schemas
-    files = live_deletes(table.metadata.snapshot_by_name(branch), table.io)
+    files = live_files(table.metadata.snapshot_by_name(branch), table.io, ManifestContent.DELETES)
     applied = (file for file in files if not is_deletion_vector(file) and deleted_by(policy, schemas, file.equality_ids or ()) is None)
 
     return frozenset(

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
-from pyiceberg.manifest import DataFile
+from pyiceberg.manifest import DataFile, ManifestContent
 from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
 from pyiceberg.table.snapshots import ancestors_of
 
@@ -21,10 +21,9 @@ from tablecrypt.maintenance.erasure.result import ErasedRef
 from tablecrypt.maintenance.erasure.row_filter import WHOLE_TABLE, ErasureFilter
 from tablecrypt.maintenance.erasure.search import FileSearch, Findings, Holds, NamedFiles, named_files
 from tablecrypt.maintenance.progress import Counted
-from tablecrypt.table.deletes import live_deletes
 from tablecrypt.table.planning import EncryptedFileScanTask
 from tablecrypt.table.table import EncryptedTable
-from tablecrypt.table.table_files import name_of
+from tablecrypt.table.table_files import live_files, name_of
 
 WORKING_BRANCH: Final = "tablecrypt-erasing-"
 """A branch with a tag's name after this: the tag's rows, until the tag moves to them."""
@@ -144,7 +143,7 @@ class RefWork:
         applied = {file.file_path for task in tasks for file in task.delete_files}
         dangling = frozenset(
             file
-            for file in live_deletes(table.metadata.snapshot_by_id(ref.snapshot_id), table.io)
+            for file in live_files(table.metadata.snapshot_by_id(ref.snapshot_id), table.io, ManifestContent.DELETES)
             if file.file_path not in applied and _holds(findings, file, Holds.ROWS, Holds.UNDECIDED)
         )
 

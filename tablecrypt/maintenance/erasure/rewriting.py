@@ -113,9 +113,9 @@ class Rewriting:
         if begun is not None:
             # A run that was killed has begun the branch. Its commits count only if they follow the snapshot that the tag names now.
             before = ancestors_of(fresh.metadata.snapshot_by_id(begun.snapshot_id), fresh.metadata)
+            follows = tagged in {snapshot.snapshot_id for snapshot in before}
             # Others may have written to a branch of this name, and the tag would get their rows.
-            has_its_rows = self._others(fresh, branch) == self._others(fresh, tag)
-            if has_its_rows and tagged in {snapshot.snapshot_id for snapshot in before}:
+            if follows and self._others(fresh, branch) == self._others(fresh, tag):
                 return branch
             # It is begun anew, as where the tag was moved since.
             fresh.manage_snapshots().remove_branch(branch).commit()

@@ -33,7 +33,7 @@ from tablecrypt.spark.sql.writes.write_audit_publish import STAGED_ID
 from tablecrypt.table.metadata import EncryptedSnapshot
 from tablecrypt.table.protection.writing import WrittenUnder
 from tablecrypt.table.table import EncryptedTable
-from tablecrypt.table.table_files import name_of
+from tablecrypt.table.table_files import live_files, name_of
 
 _SNAPSHOT: Final = Parameter("snapshot_id", "BIGINT", is_required=True)
 _BRANCH: Final = Parameter("branch", "STRING", is_required=True)
@@ -215,16 +215,12 @@ def _check_was_not_copied(metadata: TableMetadata, io: FileIO, source: Snapshot,
 
 def _check_are_new(metadata: TableMetadata, io: FileIO, source: Snapshot, locations: frozenset[str]) -> None:
     """Check that the main branch has none of these files: the snapshot that says that they were picked may be erased or expired."""
-    head = metadata.snapshot_by_name(MAIN_BRANCH)
-    for manifest in [] if head is None else head.manifests(io):
-        if manifest.content != ManifestContent.DATA:
-            continue
-        for entry in manifest.fetch_manifest_entry(io, discard_deleted=True):
-            if entry.data_file.file_path in locations:
-                raise AlreadyPublishedError(
-                    f"the main branch has files of snapshot {source.snapshot_id} already, among them {entry.data_file.file_path}: its rows "
-                    "would be there twice"
-                )
+    for file in live_files(metadata.snapshot_by_name(MAIN_BRANCH), io, ManifestContent.DATA):
+        if file.file_path in locations:
+            raise AlreadyPublishedError(
+                f"the main branch has files of snapshot {source.snapshot_id} already, among them {file.file_path}: its rows would be there "
+                "twice"
+            )
 
 
 def _copied_by(table: EncryptedTable, source: Snapshot) -> frozenset[bytes]:

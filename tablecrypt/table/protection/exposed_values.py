@@ -17,7 +17,7 @@ from typing import Any
 from urllib.parse import quote_plus
 
 from pyiceberg.io import FileIO
-from pyiceberg.manifest import DataFileContent
+from pyiceberg.manifest import DataFileContent, ManifestContent
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata
@@ -27,8 +27,8 @@ from pyiceberg.transforms import VoidTransform
 
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.keys.column_keys import ColumnPolicy
-from tablecrypt.table.deletes import live_deletes
 from tablecrypt.table.protection.policy import policy_of, protected_name
+from tablecrypt.table.table_files import live_files
 
 
 def check_sort_columns(metadata: TableMetadata, columns: Iterable[str]) -> None:
@@ -75,7 +75,7 @@ def check_deletes(metadata: TableMetadata, io: FileIO, after: Mapping[str, Any])
         if ref.snapshot_ref_type != SnapshotRefType.BRANCH or head is None or not _may_delete_by_value(head):
             continue
 
-        by_value = (file for file in live_deletes(head, io) if file.content == DataFileContent.EQUALITY_DELETES)
+        by_value = (file for file in live_files(head, io, ManifestContent.DELETES) if file.content == DataFileContent.EQUALITY_DELETES)
         for file in by_value:
             if (name := deleted_by(declared, metadata.schemas, file.equality_ids or ())) is not None:
                 raise ConfigurationError(
