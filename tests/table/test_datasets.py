@@ -20,6 +20,7 @@ import pyarrow.dataset as ds
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pyiceberg.expressions import EqualTo
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import IdentityTransform
@@ -288,6 +289,15 @@ def test_the_filter_of_an_engine_rules_out_files(many_files: EncryptedTable) -> 
     for read in reads:
         assert len(read_files(read)) == 1
     assert len(read_files(lambda: many_files.scan().to_arrow_dataset().count_rows())) == FILES_OPEN + 3
+
+
+def test_what_an_engine_will_filter_itself_rules_out_row_groups_and_no_rows_of_the_others(many_files: EncryptedTable) -> None:
+    """Row groups of 500 to 506, 507 to 513 and 514 to 519. Two have a null, and Arrow rules out none that has."""
+    dataset = many_files.scan().to_arrow_dataset()
+    kept = EqualTo("id", 502)  # type: ignore[call-arg]
+    read = dataset.scanner(["id"], kept_by_engine=kept).to_table()["id"].to_pylist()
+    assert [each for each in read if each is not None] == [*range(500, 506), 514, 515, 516, 518, 519]
+    assert dataset.scanner(["small"], kept_by_engine=kept).count_rows() == 13
 
 
 def by_datafusion(table: EncryptedTable) -> Any:

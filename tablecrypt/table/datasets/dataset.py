@@ -22,8 +22,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from pyarrow import fs
+from pyiceberg.expressions import BooleanExpression
 from pyiceberg.io.pyarrow import schema_to_pyarrow
-from pyiceberg.table import FileScanTask
+from pyiceberg.table import ALWAYS_TRUE, FileScanTask
 
 from tablecrypt.errors import ConfigurationError, TablecryptError
 from tablecrypt.parquet.storage import RefusingFileSystem
@@ -160,6 +161,7 @@ class EncryptedDataset(ds.FileSystemDataset):  # type: ignore[misc]  # pyarrow h
         self,
         columns: Columns = None,
         filter: pc.Expression | None = None,  # noqa: A002  pyarrow's name
+        kept_by_engine: BooleanExpression = ALWAYS_TRUE,
         **options: Any,
     ) -> DatasetScanner:
         """Return a read of the rows.
@@ -167,13 +169,15 @@ class EncryptedDataset(ds.FileSystemDataset):  # type: ignore[misc]  # pyarrow h
         Args:
             columns: names, or expressions by name; None for all.
             filter: which rows to keep.
+            kept_by_engine: true of every row that the engine will keep. Files and row groups without one are not read.
             options: of pyarrow's `batch_size` counts.
 
         Raises:
             ConfigurationError: these do not fit the columns of the scan.
             ColumnKeyDeniedError: one of the columns would be masked, and masks were not asked for; the filter looks at one.
         """
-        read = EngineRead(self._scan, columns, _both(self._expression, filter), None, options.get("batch_size"))
+        together = _both(self._expression, filter)
+        read = EngineRead(self._scan, columns, together, None, options.get("batch_size"), kept_by_engine)
         return DatasetScanner(read, self.schema)
 
     def get_fragments(

@@ -36,7 +36,7 @@ from pyiceberg.io import FileIO
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.manifest import FileFormat
 from pyiceberg.schema import Schema
-from pyiceberg.table import FileScanTask
+from pyiceberg.table import ALWAYS_TRUE, FileScanTask
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.utils.concurrent import ExecutorFactory
 
@@ -45,6 +45,7 @@ from tablecrypt.files.encrypting_file_io import EncryptingFileIO, encrypting_io,
 from tablecrypt.parquet.uniform import ReadRequest, UniformParquetFile, is_store_error
 from tablecrypt.table.datasets.castable import cast_batch
 from tablecrypt.table.datasets.engine_filter import EngineFilter
+from tablecrypt.table.filters import RowFilter
 from tablecrypt.table.lineage import LINEAGE_FIELD_IDS
 from tablecrypt.table.metadata import has_column_keys
 from tablecrypt.table.protection.visible_columns import ERROR, MASK, protected_in, refuse_masks_to_engine, visible_columns
@@ -131,6 +132,8 @@ class EngineRead:
         expression: the engine's filter, on the scan's columns.
         tasks: the data files to read; None for all that may match.
         batch_size: rows in a batch, at most.
+        kept_by_engine: true of every row that the engine will keep. It rules out files and row groups; of what is left, the engine gets all
+            rows and filters them itself.
 
     Raises:
         ConfigurationError: a column that the scan does not have, or a filter that does not fit its columns.
@@ -143,8 +146,10 @@ class EngineRead:
         expression: pc.Expression | None = None,
         tasks: list[FileScanTask] | None = None,
         batch_size: int | None = None,
+        kept_by_engine: BooleanExpression = ALWAYS_TRUE,
     ) -> None:
         self._scan = scan
+        self._kept_by_engine = kept_by_engine
         self._columns = columns
         self._expression = expression
         self._tasks = tasks
@@ -197,10 +202,8 @@ class EngineRead:
 
     def _pruned(self) -> DatasetScan:
         """The scan, with what of the engine's filter can rule out files."""
-        if self._engine is None:
-            return self._scan
-        by_engine = self._engine.row_filter(self._scan.table_metadata.schema())
-        return self._scan.update(row_filter=And(self._scan.row_filter, by_engine))
+        by_expression = ALWAYS_TRUE if self._engine is None else self._engine.row_filter(self._scan.table_metadata.schema())
+        return self._scan.update(row_filter=And(self._scan.row_filter, self._kept_by_engine, by_expression))
 
     @property
     def _is_never_native(self) -> bool:
@@ -234,15 +237,16 @@ class EngineRead:
         return {name if name in known else name.partition(".")[0] for name in self._columns}
 
     def _native(self) -> _NativeFiles:
-        """Files are read with the needed columns, and those of the table that only the scan's own filter looks at."""
+        """Files are read with the needed columns, and those of the table that only the scan's own filter or the engine's looks at."""
         scan = self._scan
         table = scan.table_metadata.schema()
-        looked_at = extract_field_ids(bind(table, scan.row_filter, case_sensitive=scan.case_sensitive))
+        kept_by_engine = RowFilter(table, self._kept_by_engine)
+        looked_at = extract_field_ids(bind(table, scan.row_filter, case_sensitive=scan.case_sensitive)) | kept_by_engine.columns
         known = self._needed.field_ids
         more = [field for field in table.fields if field.field_id not in known and not looked_at.isdisjoint(Schema(field).field_ids)]
         schema = Schema(*self._needed.fields, *more)
 
-        return _NativeFiles(self._reader(scan, schema), schema)
+        return _NativeFiles(self._reader(scan, schema), schema, kept_by_engine)
 
     def _reader(self, scan: DatasetScan, projected: Schema) -> TaskReader:
         options = ReadOptions(scan.case_sensitive, read_ahead=_READ_AHEAD, masked=scan.masked or ERROR)
@@ -275,16 +279,18 @@ class _NativeFiles:
 
     Args:
         reader: of the read's tasks, in `schema`.
-        schema: the columns that the read takes of a file, those of its filter among them.
+        schema: the columns that the read takes of a file, those of both filters among them.
+        kept_by_engine: rules out row groups, and no rows of others.
     """
 
-    def __init__(self, reader: TaskReader, schema: Schema) -> None:
+    def __init__(self, reader: TaskReader, schema: Schema, kept_by_engine: RowFilter) -> None:
         self._reader = reader
         self._schema = schema
         self._arrow = schema_to_pyarrow(schema, include_field_ids=False)
         self.columns: list[str] = self._arrow.names
         self.may_prune = reader.filter.may_prune
         self.row_filter = reader.filter.on(schema)
+        self._of_row_groups = kept_by_engine.on(schema) if kept_by_engine.may_prune else None
 
     def open(self, task: FileScanTask) -> _Opened:
         """Open a task's file, and close it again where Arrow cannot read it by itself."""
@@ -302,6 +308,9 @@ class _NativeFiles:
     def dataset(self, files: list[UniformParquetFile]) -> ds.Dataset:
         """Return the files as one dataset, in `schema`."""
         fragments = [file.fragment() for file in files]
+        if self._of_row_groups is not None:
+            fragments = [each.subset(filter=self._of_row_groups, schema=self._arrow) for each in fragments]
+
         return ds.FileSystemDataset(fragments, self._arrow, ds.ParquetFileFormat(), fs.LocalFileSystem())
 
 
