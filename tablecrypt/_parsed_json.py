@@ -24,6 +24,7 @@ _DEEPEST: Final = 150
 _MOST_DIGITS: Final = 20
 _SURROGATE: Final = re.compile(r"\\u[dD][89a-fA-F]")
 _SHOWN: Final = 40
+_CONTAINERS: Final = (dict, list)
 
 
 class ParsedJson:
@@ -79,15 +80,17 @@ def _whole_number(digits: str) -> int:
 
 def _check_depth(document: Any) -> None:
     """Refuse what the functions that walk a document could not walk. This one goes level by level and takes no stack."""
-    level = _containers([document])
+    level = [document]
     for _ in range(_DEEPEST):
-        level = _containers(item for each in level for item in (each.values() if type(each) is dict else each))
+        level = [item for each in level for item in _items(each) if type(item) in _CONTAINERS]
     if level:
         raise ValueError("it is nested too deeply")
 
 
-def _containers(values: Iterable[Any]) -> list[Any]:
-    return [value for value in values if type(value) is dict or type(value) is list]
+def _items(value: Any) -> Iterable[Any]:
+    if type(value) is dict:
+        return value.values()
+    return value if type(value) is list else ()
 
 
 def _check_text(text: str, document: Any) -> None:

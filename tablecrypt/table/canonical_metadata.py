@@ -117,8 +117,9 @@ class ObjectOf(Form):
         if not isinstance(value, dict):
             return
 
-        for name in sorted(value.keys() - self._names):
-            yield path + name
+        # Of the many snapshots of a table hardly one has such a key.
+        if not value.keys() <= self._names:
+            yield from (path + name for name in sorted(value.keys() - self._names))
         for name, form in self._nested:
             if name in value:
                 yield from form.stray_keys(value[name], f"{path}{name}.")

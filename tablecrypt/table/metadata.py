@@ -47,7 +47,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from copy import copy, deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Final, NoReturn, Self, TypeAlias
 
@@ -76,7 +76,7 @@ from tablecrypt.manifests.entries import known_manifest_list
 from tablecrypt.manifests.manifest_list import ManifestList, ManifestListHeader, read_manifest_list
 from tablecrypt.manifests.table_state import StatedLayout, StatedTable
 from tablecrypt.table._pyiceberg.statistics import AnyStatisticsFile
-from tablecrypt.table._pyiceberg.transactions import replace_counts
+from tablecrypt.table._pyiceberg.transactions import private_attributes, replace_counts
 from tablecrypt.table.canonical_metadata import unknown_keys
 from tablecrypt.table.table_files import TableFileIO
 
@@ -97,24 +97,34 @@ _GZIP: Final = 31
 SMALL_DECOMPRESSED: Final = 32 * 1024 * 1024
 DECOMPRESSED_RATIO: Final = 64
 """JSON from whoever may write it comes to so many bytes, or to so many times those of which it is decompressed."""
-_NO_KEYS: Final = KeyRing()
 MOST_KEPT_BYTES: Final = 32 * 1024 * 1024
 """How many bytes of JSON all that is kept was at most: 30,000 snapshots of one table. Parsed, they take several times as much."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Binding:
+    """The metadata that a snapshot is part of: its keys, its schemas and partition specs; and the header that was read with them."""
+
+    ring: KeyRing
+    layout: StatedLayout | None = None
+    header: ManifestListHeader | None = None
+
+
+_UNBOUND: Final = _Binding(KeyRing())
 
 
 class EncryptedSnapshot(Snapshot):
     """A snapshot whose manifest list is an AGS1 stream under the key that `key-id` names."""
 
     key_id: str | None = Field(alias="key-id", default=None)
-    _ring: KeyRing = PrivateAttr(default_factory=lambda: _NO_KEYS)
-    _layout: StatedLayout | None = PrivateAttr(default=None)
-    _header: ManifestListHeader | None = PrivateAttr(default=None)
+    # One attribute: making each takes pydantic longer than all else that a snapshot of a long history is loaded with.
+    _binding: _Binding = PrivateAttr(default_factory=lambda: _UNBOUND)
 
     def model_post_init(self, context: Any, /) -> None:
         """Make the summary one that does not change: metadata that is loaded again, and the next commit's, has this snapshot too."""
         super().model_post_init(context)
         if self.summary is not None:
-            replace_counts(self.summary, Unchanging(self.summary.additional_properties))
+            replace_counts(self.summary, Unchanging)
 
     def bound_to(self, ring: KeyRing, layout: StatedLayout | None = None) -> Self:
         """Return this snapshot with the keys of the metadata that it is part of, and its schemas and partition specs.
@@ -122,20 +132,15 @@ class EncryptedSnapshot(Snapshot):
         A key that is missing is reported when it is needed. Without a layout, the one that it had stays.
         """
         bound = self.model_copy()
-        bound._header = None
-        bound._take(ring, layout or self._layout)
+        bound._binding = _Binding(ring, layout or self._binding.layout)
         return bound
 
     def first_bound_to(self, ring: KeyRing, layout: StatedLayout) -> Self:
         """Return what `bound_to` does: this snapshot itself where no other metadata has it yet, as when it was just parsed."""
-        if self._layout is not None:
+        if private_attributes(self)["_binding"] is not _UNBOUND:
             return self.bound_to(ring, layout)
-        self._take(ring, layout)
+        self._binding = _Binding(ring, layout)
         return self
-
-    def _take(self, ring: KeyRing, layout: StatedLayout | None) -> None:
-        self._ring = ring
-        self._layout = layout
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, EncryptedSnapshot) and self.__dict__ == other.__dict__
@@ -166,10 +171,10 @@ class EncryptedSnapshot(Snapshot):
 
     def known_header(self, io: FileIO) -> ManifestListHeader:
         """Return the authenticated header as it was read before from this object, or read it. Raises as `manifests`."""
-        return self._header or self.authenticated_header(io)
+        return self._binding.header or self.authenticated_header(io)
 
     def _stated(self, manifest_list: ManifestList) -> list[ManifestFile]:
-        layout, rows = self._layout, manifest_list.manifests
+        layout, rows = self._binding.layout, manifest_list.manifests
         return list(rows) if layout is None else [row.stated_by(layout) for row in rows]
 
     def _read(self, io: FileIO, read: ListReader) -> ManifestList:
@@ -181,13 +186,13 @@ class EncryptedSnapshot(Snapshot):
                 self.manifest_list, f"snapshot {self.snapshot_id} has no key-id: its manifest list is not encrypted"
             )
 
-        key_metadata = io.manager.decrypt_manifest_list_key_metadata(self._ring.chain(self.key_id))
+        key_metadata = io.manager.decrypt_manifest_list_key_metadata(self._binding.ring.chain(self.key_id))
         with refusing_made_up(self.manifest_list, io.own_folders):
             manifest_list = read(io, self.manifest_list, key_metadata)
         self._check_header(manifest_list.header)
         self._check_table_state(manifest_list)
         # Kept only after both checks: `known_header` returns it without checking again.
-        self._header = manifest_list.header
+        self._binding = replace(self._binding, header=manifest_list.header)
 
         return manifest_list
 
@@ -204,11 +209,11 @@ class EncryptedSnapshot(Snapshot):
                 )
 
     def _check_table_state(self, manifest_list: ManifestList) -> None:
-        state = manifest_list.header.table_state
-        if state is None or self._layout is None or self._layout.table is None:
+        state, layout = manifest_list.header.table_state, self._binding.layout
+        if state is None or layout is None or layout.table is None:
             return
 
-        self._layout.table.check(state, {row.partition_spec_id for row in manifest_list.manifests}, self.manifest_list)
+        layout.table.check(state, {row.partition_spec_id for row in manifest_list.manifests}, self.manifest_list)
         # Time travel reads by this schema. A server may leave the id out, which the specification lets it.
         if self.schema_id not in (None, state.schema.id):
             raise TamperedFileError(

@@ -113,14 +113,14 @@ def check_kept(table: Table, name: str) -> None:
     assert kept == said, name
     assert kept.model_dump_json() == said.model_dump_json() == file.content.decode(), name
     assert type(kept.properties) is dict
-    for ours, read in zip(kept.snapshots, said.snapshots, strict=True):
+    for ours, read in ((one._binding, other._binding) for one, other in zip(kept.snapshots, said.snapshots, strict=True)):
         of_metadata = {"name_of": None, "fields_of": None}
-        assert vars(ours._ring) | of_metadata == vars(read._ring) | of_metadata, name
-        assert ours._layout is not None
-        assert read._layout is not None
-        assert vars(ours._layout.table) == vars(read._layout.table), name
-        assert {**vars(ours._layout), "table": None} == {**vars(read._layout), "table": None}, name
-        assert ours._header is None
+        assert vars(ours.ring) | of_metadata == vars(read.ring) | of_metadata, name
+        assert ours.layout is not None
+        assert read.layout is not None
+        assert vars(ours.layout.table) == vars(read.layout.table), name
+        assert {**vars(ours.layout), "table": None} == {**vars(read.layout), "table": None}, name
+        assert ours.header is None
 
 
 def test_what_a_commit_keeps_is_what_its_file_says(catalog: Catalog, table: Table) -> None:

@@ -28,6 +28,7 @@ from contextvars import ContextVar
 from functools import cached_property
 from typing import Any, Final, TypeVar, cast
 
+from pydantic import BaseModel
 from pyiceberg.exceptions import CommitFailedException, ValidationException
 from pyiceberg.expressions import BooleanExpression
 from pyiceberg.io import FileIO
@@ -70,6 +71,7 @@ __all__ = [
     "WholeSnapshotAdapter",
     "apply_table_update",
     "parse_row_filter",
+    "private_attributes",
     "replace_counts",
     "table_identifier",
 ]
@@ -298,9 +300,14 @@ class ExpireSnapshotsAdapter(ExpireSnapshots):
         return self._transaction.table_metadata
 
 
-def replace_counts(summary: Summary, counts: dict[str, str]) -> None:
-    """Give a summary another dictionary of what it says beside the operation."""
-    summary._additional_properties = counts
+def replace_counts(summary: Summary, make: Callable[[dict[str, str]], dict[str, str]]) -> None:
+    """Give a summary what `make` returns for its counts and notes, all that it says beside the operation."""
+    summary._additional_properties = make(private_attributes(summary)["_additional_properties"])
+
+
+def private_attributes(model: BaseModel) -> dict[str, Any]:
+    """The private attributes of a model. By its dot, pydantic takes 2 µs to find one: a twentieth of what a snapshot is loaded in."""
+    return model.__pydantic_private__ or {}
 
 
 class TransactionAdapter(Transaction):
