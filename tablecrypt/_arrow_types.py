@@ -1,4 +1,7 @@
-"""Arrow types with other types in them: what one walk through structs, lists and maps makes of the types of values."""
+"""Arrow types with other types in them.
+
+What one walk through structs, lists and maps makes of the types of values; and arrays of nulls and of empty values of any type.
+"""
 
 from __future__ import annotations
 
@@ -30,3 +33,44 @@ def with_leaves(kind: pa.DataType, leaf: Callable[[pa.DataType], pa.DataType]) -
         return pa.list_(changed(kind.value_field), kind.list_size)
 
     return leaf(kind)
+
+
+def blank_values(field: pa.Field, length: int) -> pa.Array:
+    """Return so many nulls of a field, or so many empty values where it is required."""
+    return null_values(field.type, length) if field.nullable else empty_values(field.type, length)
+
+
+def null_values(kind: pa.DataType, length: int) -> pa.Array:
+    """Return so many nulls of a type. A required field of a null struct holds empty values: Arrow writes and casts no other such struct."""
+    if isinstance(kind, pa.BaseExtensionType) or not pa.types.is_struct(kind):
+        return pa.nulls(length, kind)
+    fields = list(kind)
+    return pa.StructArray.from_arrays(
+        [blank_values(field, length) for field in fields], fields=fields, mask=pa.repeat(pa.scalar(True), length)
+    )
+
+
+def empty_values(kind: pa.DataType, length: int) -> pa.Array:
+    """Return so many empty values of a type: zero, no characters, no elements, a struct of nulls."""
+    if isinstance(kind, pa.BaseExtensionType):
+        return pa.ExtensionArray.from_storage(kind, empty_values(kind.storage_type, length))
+    if pa.types.is_struct(kind):
+        fields = [kind.field(index) for index in range(kind.num_fields)]
+        return pa.StructArray.from_arrays([blank_values(field, length) for field in fields], fields=fields)
+    if pa.types.is_null(kind):
+        return pa.nulls(length)
+
+    return pa.array([_empty_value(kind)], kind).take(pa.repeat(pa.scalar(0, pa.int64()), length))
+
+
+def _empty_value(kind: pa.DataType) -> object:
+    if pa.types.is_nested(kind):
+        return []
+    if pa.types.is_fixed_size_binary(kind):
+        return bytes(kind.byte_width)
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
+        return ""
+    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind):
+        return b""
+
+    return False if pa.types.is_boolean(kind) else 0

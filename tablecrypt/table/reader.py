@@ -42,7 +42,7 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.schema import Schema
 from pyiceberg.table import ALWAYS_TRUE, FileScanTask, TableProperties
 from pyiceberg.table.metadata import TableMetadata
-from pyiceberg.types import ListType, MapType
+from pyiceberg.types import BinaryType, ListType, MapType, StringType
 
 from tablecrypt.errors import FormatError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO, is_local, refuse_restricted
@@ -69,6 +69,7 @@ LOCAL_TOGETHER: Final = 1024 * 1024
 SMALL_TOGETHER: Final = 32 * 1024 * 1024
 MOST_AT_ONCE: Final = 32
 _POSITION: Final = "__tablecrypt_position"
+_TEXT: Final = (StringType, BinaryType)
 _LARGE: Final = {pa.string(): pa.large_string(), pa.binary(): pa.large_binary()}
 
 T = TypeVar("T")
@@ -374,8 +375,8 @@ class Projection:
     read: Schema
     missing: dict[int, Any]
     row_filter: pc.Expression | None
-    # Of batches in such a schema the wanted columns are these, as they are, in that schema.
-    _unchanged: dict[pa.Schema, tuple[list[int], pa.Schema]] = dataclasses.field(default_factory=dict, init=False)
+    # By the schema of batches in which the wanted columns are as they are to be.
+    _unchanged: dict[pa.Schema, _Unchanged] = dataclasses.field(default_factory=dict, init=False)
 
     @property
     def columns(self) -> list[str]:
@@ -387,46 +388,68 @@ class Projection:
         if not self.wanted.fields:
             return batch.select([])
 
-        known = self._unchanged.get(batch.schema)
-        if known is not None:
-            places, schema = known
-            # A nested type names the field ids in it, which a cast to its equal leaves out.
-            columns = (
-                batch.column(at).cast(kind) if pa.types.is_nested(kind) else batch.column(at)
-                for at, kind in zip(places, schema.types, strict=True)
-            )
-            return pa.RecordBatch.from_arrays(list(columns), schema=schema)
+        # Most columns are stored in the table's types, and PyIceberg's projection takes much longer to see it.
+        unchanged = self._unchanged.get(batch.schema) or self._keep_unchanged(batch.schema, self._of_the_table)
+        if unchanged is not None:
+            columns = batch.select(unchanged.places).columns
+            # Their types name the field ids in them.
+            for at, nested in unchanged.nested.items():
+                columns[at] = self._projected(batch, nested).column(0)
+            return pa.RecordBatch.from_arrays(columns, schema=unchanged.schema)
 
-        rows = to_requested_schema(
-            self.wanted,
+        rows = self._projected(batch, self.wanted)
+        self._keep_unchanged(batch.schema, rows.schema)
+        return rows
+
+    def _projected(self, batch: pa.RecordBatch, wanted: Schema) -> pa.RecordBatch:
+        return to_requested_schema(
+            wanted,
             self.read,
             batch,
             downcast_ns_timestamp_to_us=False,
             projected_missing_fields=self.missing,
             allow_timestamp_tz_mismatch=True,
         )
-        unchanged = _unchanged(self.wanted, self.read, batch.schema, rows.schema)
-        if unchanged is not None:
-            self._unchanged[batch.schema] = unchanged, rows.schema
-        return rows
+
+    @cached_property
+    def _of_the_table(self) -> pa.Schema:
+        return schema_to_pyarrow(self.wanted, include_field_ids=False)
+
+    def _keep_unchanged(self, before: pa.Schema, after: pa.Schema) -> _Unchanged | None:
+        """Remember where each wanted column is in a stored batch, and the schema of such rows.
+
+        None: one is missing, or of another type than afterwards, on whatever level.
+        """
+        stored = {column.field_id: column for column in self.read.fields}
+        places: list[int] = []
+        fields: list[pa.Field] = []
+        for column, made in zip(self.wanted.fields, after, strict=True):
+            found = stored.get(column.field_id)
+            # PyIceberg has one object of nearly every type, and takes long to compare two.
+            if found is None or (found.field_type is not column.field_type and found.field_type != column.field_type):
+                return None
+
+            at = before.get_field_index(found.name)
+            kind = None if at < 0 else before.field(at).type
+            # Text comes as it is stored: with short or long offsets, or as dictionaries.
+            if kind is None or (kind != made.type and not isinstance(column.field_type, _TEXT)):
+                return None
+
+            places.append(at)
+            fields.append(made if kind == made.type else made.with_type(kind))
+
+        nested = {at: Schema(column) for at, column in enumerate(self.wanted.fields) if not column.field_type.is_primitive}
+        known = self._unchanged[before] = _Unchanged(places, pa.schema(fields), nested)
+        return known
 
 
-def _unchanged(wanted: Schema, read: Schema, before: pa.Schema, after: pa.Schema) -> list[int] | None:
-    """Where each wanted column is in a stored batch. None: one is missing, or of another type there, on whatever level."""
-    stored = {column.field_id: column for column in read.fields}
-    places: list[int] = []
-    for column, made in zip(wanted.fields, after, strict=True):
-        found = stored.get(column.field_id)
-        if found is None or found.field_type != column.field_type:
-            return None
+@dataclass(frozen=True)
+class _Unchanged:
+    """Where wanted columns are in stored batches of a schema, the schema in which they come out, and those of nested types by place."""
 
-        at = before.get_field_index(found.name)
-        if at < 0 or before.field(at).type != made.type:
-            return None
-
-        places.append(at)
-
-    return places
+    places: list[int]
+    schema: pa.Schema
+    nested: dict[int, Schema]
 
 
 def _is_read_as(stored: pa.DataType, expected: pa.DataType) -> bool:

@@ -28,12 +28,12 @@ from pyiceberg.types import (
     UUIDType,
 )
 
+from tablecrypt._arrow_types import empty_values
 from tablecrypt.errors import FormatError, TablecryptError
 from tablecrypt.keys.bound_schemas import BoundSchema
 from tablecrypt.parquet import thrift
 from tablecrypt.parquet.columns_apart import end_of
 from tablecrypt.parquet.protected.hidden_columns import hidden_field_id, narrowed
-from tablecrypt.parquet.protected.placeholders import empty_values
 from tablecrypt.parquet.protected.protected_layout import ProtectedLayout
 from tablecrypt.parquet.storage import source_of
 from tablecrypt.parquet.structs import FileMetaData, SchemaElement

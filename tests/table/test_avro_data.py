@@ -308,6 +308,15 @@ def test_a_file_of_many_blocks_is_read_in_batches() -> None:
     assert [each for batch in batches for each in batch.column("id").to_pylist()] == list(range(70_000))
 
 
+def test_each_batch_of_null_structs_with_a_required_field_is_read(tmp_path: Path) -> None:
+    files = TableFiles(tmp_path, Schema(NestedField(1, "home", StructType(NestedField(2, "floor", IntegerType(), required=True)))))
+    home = {"type": "record", "name": "home", "fields": [{"name": "floor", "type": "int", "field-id": 2}]}
+    records = [{"home": None if each % 2 else {"floor": each}} for each in range(70_000)]
+    read_rows = read(files, encrypted_task(files, [field(1, "home", home)], records), files.metadata.schema())
+    assert read_rows.column("home").num_chunks == 2
+    assert read_rows.to_pylist() == records
+
+
 def test_the_schema_in_the_header_is_json() -> None:
     with pytest.raises(FormatError, match="loc"):
         rows_of(AVRO.replace(json.dumps("record").encode(), json.dumps("rekord").encode()))

@@ -18,7 +18,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StringType, StructType
 
 from tablecrypt.errors import ColumnKeyDeniedError, ConfigurationError, KmsCredentialsError, TamperedFileError
-from tablecrypt.maintenance import compact
+from tablecrypt.maintenance import compact, reencrypt
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt_catalog import EncryptedSqlCatalog
 from tests.support import denying_kms
@@ -306,6 +306,21 @@ def test_required_columns_have_empty_values_as_their_null(both: Clients) -> None
     empty = {"id": 0, "name": "", "home": {"street": ""}}
     assert seen.scan().to_arrow().to_pylist() == [empty]
     assert seen.scan().to_arrow_batch_reader().read_all().to_pylist() == [empty]
+
+
+def test_a_struct_with_a_required_field_may_be_null_and_protected(both: Clients) -> None:
+    home = StructType(NestedField(3, "street", StringType(), required=True))
+    schema = Schema(NestedField(1, "id", LongType()), NestedField(2, "home", home))
+    table = cast("EncryptedTable", both.payroll.create_table("db.homes", schema, properties={"encryption.key-id": "orders"}))
+    found: list[dict[str, Any]] = [{"id": 1, "home": None}, {"id": 2, "home": {"street": "Main"}}]
+    rows = pa.Table.from_pylist(found, schema=schema_to_pyarrow(schema, include_field_ids=False))
+    table.append(rows)
+    declare(table, "pii: home")
+    reencrypt(table)
+    table.append(rows)
+    assert table.scan().to_arrow().to_pylist() == found * 2
+    seen = loaded(both.analyst, "db.homes")
+    assert seen.scan().to_arrow().to_pylist() == [{**row, "home": None} for row in found * 2]
 
 
 def test_files_that_wait_for_their_commit_keep_their_column_keys_when_the_table_is_refreshed(tmp_path: Path) -> None:

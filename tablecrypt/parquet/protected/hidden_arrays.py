@@ -17,10 +17,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from tablecrypt._arrow_types import empty_values
 from tablecrypt.errors import ConfigurationError, FormatError
 from tablecrypt.parquet.layout import Chunk, FileLayout, plain_layout
 from tablecrypt.parquet.protected.hidden_columns import Leaf, hidden_name, leaves_of
-from tablecrypt.parquet.protected.placeholders import empty_values
 from tablecrypt.parquet.storage import source_of
 from tablecrypt.parquet.structs import FileMetaData, PhysicalType
 

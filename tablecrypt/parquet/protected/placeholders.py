@@ -28,6 +28,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from tablecrypt._arrow_types import blank_values
 from tablecrypt._bytes import write_all
 from tablecrypt.errors import FormatError
 from tablecrypt.parquet import thrift
@@ -154,35 +155,4 @@ def _with_encoding(header: bytes, encoding: int) -> bytes:
 
 def blanks(field: pa.Field, values: pa.Array) -> pa.Array:
     """Return as many nulls of a field as there are values, or as many empty values where it is required."""
-    return blank_array(field, len(values))
-
-
-def blank_array(field: pa.Field, length: int) -> pa.Array:
-    """Return so many nulls of a field, or so many empty values where it is required."""
-    return pa.nulls(length, field.type) if field.nullable else empty_values(field.type, length)
-
-
-def empty_values(kind: pa.DataType, length: int) -> pa.Array:
-    """Return so many empty values of a type: zero, no characters, no elements, a struct of nulls."""
-    if isinstance(kind, pa.BaseExtensionType):
-        return pa.ExtensionArray.from_storage(kind, empty_values(kind.storage_type, length))
-    if pa.types.is_struct(kind):
-        fields = [kind.field(index) for index in range(kind.num_fields)]
-        return pa.StructArray.from_arrays([blank_array(field, length) for field in fields], fields=fields)
-    if pa.types.is_null(kind):
-        return pa.nulls(length)
-
-    return pa.array([_empty_value(kind)], kind).take(pa.repeat(pa.scalar(0, pa.int64()), length))
-
-
-def _empty_value(kind: pa.DataType) -> object:
-    if pa.types.is_nested(kind):
-        return []
-    if pa.types.is_fixed_size_binary(kind):
-        return bytes(kind.byte_width)
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
-        return ""
-    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind):
-        return b""
-
-    return False if pa.types.is_boolean(kind) else 0
+    return blank_values(field, len(values))

@@ -48,6 +48,7 @@ from pyiceberg.types import (
     UUIDType,
 )
 
+from tablecrypt._arrow_types import null_values
 from tablecrypt.errors import FormatError, ReadRestrictionError
 
 LEAST_SALT: Final = 16
@@ -114,7 +115,7 @@ def mask_column(column: pa.Array, action: MaskAction, salt: bytes = b"") -> pa.A
         FormatError: text that is not UTF-8, which cannot be masked character by character.
     """
     if action == MaskAction.REPLACE_WITH_NULL:
-        return pa.nulls(len(column), column.type)
+        return null_values(column.type, len(column))
     if action == MaskAction.MASK_TO_FIXED_VALUE:
         return _repeated(_fixed_value(column.type), len(column))
     if action in (MaskAction.TRUNCATE_TO_YEAR, MaskAction.TRUNCATE_TO_MONTH):
