@@ -18,19 +18,25 @@ def with_leaves(kind: pa.DataType, leaf: Callable[[pa.DataType], pa.DataType]) -
         leaf: returns the other type. Names, nullability and metadata of nested fields stay.
     """
 
-    def changed(field: pa.Field) -> pa.Field:
-        return field.with_type(with_leaves(field.type, leaf))
+    if not pa.types.is_nested(kind):
+        return leaf(kind)
+
+    before = [kind.key_field, kind.item_field] if pa.types.is_map(kind) else [kind.field(at) for at in range(kind.num_fields)]
+    after = [field.with_type(with_leaves(field.type, leaf)) for field in before]
+    # Not an equal one: Arrow names the values of a map in a struct after the map, and casts rows where that name is another.
+    if [field.type for field in before] == [field.type for field in after]:
+        return kind
 
     if pa.types.is_struct(kind):
-        return pa.struct([changed(field) for field in kind])
+        return pa.struct(after)
     if pa.types.is_map(kind):
-        return pa.map_(changed(kind.key_field), changed(kind.item_field), kind.keys_sorted)
+        return pa.map_(*after, kind.keys_sorted)
     if pa.types.is_list(kind):
-        return pa.list_(changed(kind.value_field))
+        return pa.list_(*after)
     if pa.types.is_large_list(kind):
-        return pa.large_list(changed(kind.value_field))
+        return pa.large_list(*after)
     if pa.types.is_fixed_size_list(kind):
-        return pa.list_(changed(kind.value_field), kind.list_size)
+        return pa.list_(*after, kind.list_size)
 
     return leaf(kind)
 

@@ -147,7 +147,7 @@ def compact(
     Files with few deletes, and few short files, stay as they are: see `apply_deletes`, `delete_ratio` and `min_input_files`.
 
     Args:
-        table: an encrypted table; its current state is loaded again.
+        table: an encrypted table. It is refreshed.
         where: only files that may hold matching rows are looked at; by default all.
         target_file_size: stored bytes of a new file; by default write.target-file-size-bytes.
         min_input_files: how many files of a partition are worth rewriting because they are short.
@@ -187,10 +187,15 @@ def compact(
     compaction = Compaction.plan(table, where, branch, rules, order, partial_progress)
     if dry_run:
         return compaction.result(dry_run)
-    if not compaction.groups:
-        return compaction.finish()
 
-    return compaction.run(runner, progress) if sorter is None else sorter.rewrite_in_order(compaction, progress)
+    if not compaction.groups:
+        done = compaction.finish()
+    else:
+        done = compaction.run(runner, progress) if sorter is None else sorter.rewrite_in_order(compaction, progress)
+    # The caller's next change would meet the files that were replaced here, and take them for another writer's.
+    table.refresh()
+
+    return done
 
 
 @dataclass

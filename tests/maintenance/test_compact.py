@@ -102,6 +102,15 @@ def test_short_files_become_one_for_each_partition_and_rows_keep_their_identity(
     assert heard[-1].done == 12
 
 
+def test_the_table_that_was_compacted_can_be_changed_at_once(new_table: NewTable) -> None:
+    table = new_table()
+
+    compact(table)
+    table.delete("id < 15")
+
+    assert len(content(table)) == 45
+
+
 def test_new_files_are_as_old_as_the_snapshot_that_was_read(new_table: NewTable) -> None:
     """So an equality delete that others commit while files are rewritten is younger than the new files, and deletes from them too."""
     table = new_table()

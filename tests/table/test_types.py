@@ -82,6 +82,10 @@ VALUES: dict[str, tuple[IcebergType | str, list[object]]] = {
         MapType(113, StringType(), 114, ListType(115, BooleanType(), element_required=False)),
         [[], [("k", [True, None])], None],
     ),
+    "required_in_null": (
+        StructType(NestedField(116, "s", StructType(NestedField(117, "m", MapType(118, LongType(), 119, BooleanType()))), required=True)),
+        [{"s": {"m": [(1, True)]}}, {"s": {"m": None}}, None],
+    ),
 }
 
 
