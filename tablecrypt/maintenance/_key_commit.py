@@ -36,7 +36,7 @@ from pyiceberg.utils.properties import property_as_int
 
 from tablecrypt.errors import KeyNotFoundError
 from tablecrypt.keys.key_ring import EncryptedKey, KeyRing
-from tablecrypt.maintenance._tables import reload
+from tablecrypt.maintenance.operation import reload
 from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.shares import said_of_shares
 from tablecrypt.table.table import EncryptedTable

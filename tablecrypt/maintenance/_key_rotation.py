@@ -53,8 +53,7 @@ from tablecrypt.keys.manager import EncryptionManager
 from tablecrypt.kms.client import GeneratedKey, KeyManagementClient
 from tablecrypt.kms.resilient import unwrap_key
 from tablecrypt.maintenance._key_commit import added_keys, commit_keys, removed_keys, replaced_key
-from tablecrypt.maintenance._tables import check_own_manifests, reload
-from tablecrypt.maintenance.progress import Counted, OperationResult, Progress, ProgressListener, no_progress
+from tablecrypt.maintenance.operation import Counted, OperationResult, Progress, ProgressListener, check_own_manifests, no_progress, reload
 from tablecrypt.printable import counted, shown
 from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata
 from tablecrypt.table.shares import NamedRecord, named_records, read_record

@@ -41,8 +41,7 @@ from tablecrypt.maintenance._relocate_metadata import (
     only_snapshots,
 )
 from tablecrypt.maintenance._storage import canonical, write_metadata
-from tablecrypt.maintenance._tables import check_new_name, check_own_manifests, reload
-from tablecrypt.maintenance.progress import OperationResult, ProgressListener, no_progress
+from tablecrypt.maintenance.operation import OperationResult, ProgressListener, check_new_name, check_own_manifests, no_progress, reload
 from tablecrypt.maintenance.reachable import FileKind, ReachableFile, reachable_files
 from tablecrypt.maintenance.runner import FileWork, Runner, run_counted, runner_or_threads
 from tablecrypt.manifests.manifest_list import read_manifest_list

@@ -47,8 +47,7 @@ from tablecrypt.keys.column_keys import ColumnPolicy
 from tablecrypt.keys.key_ring import EncryptedKey, KeyChain, KeyRing, is_gone, is_own, stored_entries
 from tablecrypt.maintenance._key_commit import added_keys, commit_keys, replaced_key
 from tablecrypt.maintenance._storage import OlderMetadata, older_metadata, read_older
-from tablecrypt.maintenance._tables import reload
-from tablecrypt.maintenance.progress import Counted, OperationResult, ProgressListener, no_progress
+from tablecrypt.maintenance.operation import Counted, OperationResult, ProgressListener, no_progress, reload
 from tablecrypt.printable import counted, shown
 from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata
 from tablecrypt.table.table import EncryptedTable

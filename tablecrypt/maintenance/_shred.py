@@ -41,8 +41,16 @@ from tablecrypt.maintenance._key_rotation import plan_rotation
 from tablecrypt.maintenance._shred_find import Plan, Wanted, find, inspect_older, kek_ids
 from tablecrypt.maintenance._shred_scrub import DRY_RUN, Scrubbed, after_scrub, forget_in_log, holders, not_scrubbed, scrub
 from tablecrypt.maintenance._storage import object_versions
-from tablecrypt.maintenance._tables import metadata_folder, reload, require_encrypted, snapshot_ids
-from tablecrypt.maintenance.progress import Counted, OperationResult, ProgressListener, no_progress
+from tablecrypt.maintenance.operation import (
+    Counted,
+    OperationResult,
+    ProgressListener,
+    metadata_folder,
+    no_progress,
+    reload,
+    require_encrypted,
+    snapshot_ids,
+)
 from tablecrypt.manifests.entries import CACHE
 from tablecrypt.printable import counted
 from tablecrypt.properties import KMS_CACHE_TTL_MS

@@ -34,7 +34,7 @@ from tablecrypt.errors import (
 )
 from tablecrypt.keys.key_ring import KeyRing, stored_entries
 from tablecrypt.maintenance._storage import OlderMetadata, older_metadata, read_older
-from tablecrypt.maintenance.progress import Counted
+from tablecrypt.maintenance.operation import Counted
 from tablecrypt.manifests.manifest_file import EncryptedManifestFile
 from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata
 from tablecrypt.table.table import EncryptedTable

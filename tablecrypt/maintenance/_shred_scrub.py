@@ -29,8 +29,7 @@ from tablecrypt.keys.key_ring import EncryptedKey, is_copy
 from tablecrypt.maintenance._key_commit import commit_keys
 from tablecrypt.maintenance._shred_find import OlderFiles, kek_ids
 from tablecrypt.maintenance._storage import canonical, delete_checksums
-from tablecrypt.maintenance._tables import metadata_folder
-from tablecrypt.maintenance.progress import Counted
+from tablecrypt.maintenance.operation import Counted, metadata_folder
 from tablecrypt.printable import counted
 from tablecrypt.table.metadata import EncryptedTableMetadata, decompressed, read_named_metadata_file
 from tablecrypt.table.table import EncryptedTable

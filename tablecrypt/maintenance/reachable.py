@@ -42,7 +42,7 @@ from tablecrypt.errors import (
 )
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO, store_io
 from tablecrypt.keys.column_keys import ColumnPolicy
-from tablecrypt.maintenance._tables import require_encrypted
+from tablecrypt.maintenance.operation import require_encrypted
 from tablecrypt.manifests import EncryptedManifestFile
 from tablecrypt.manifests.records import STATISTICS, EncryptedDataFile, is_deletion_vector, stored_key_metadata
 from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata

@@ -15,7 +15,7 @@ from tablecrypt.errors import KeyNotFoundError
 from tablecrypt.maintenance import rotate_kek
 from tablecrypt.maintenance._key_commit import commit_keys, removed_keys
 from tablecrypt.maintenance._key_rotation import Rotation, plan_rotation
-from tablecrypt.maintenance.progress import Counted, no_progress
+from tablecrypt.maintenance.operation import Counted, no_progress
 from tablecrypt_catalog import EncryptedSqlCatalog
 from tests.maintenance.test_prune_keys import expire_as_java
 from tests.maintenance.test_rescue import rewritten

@@ -52,8 +52,7 @@ from tablecrypt.maintenance._audit.file_signatures import FileStart, Signature, 
 from tablecrypt.maintenance._audit.findings import Finding, FindingKind
 from tablecrypt.maintenance._audit.shares import ObservedShares, observed_shares
 from tablecrypt.maintenance._storage import canonical
-from tablecrypt.maintenance._tables import moment_of
-from tablecrypt.maintenance.progress import Counted
+from tablecrypt.maintenance.operation import Counted, moment_of
 from tablecrypt.maintenance.reachable import Reachable, ReachableFile, reachable_files
 from tablecrypt.printable import counted
 from tablecrypt.table._pyiceberg.statistics import statistics_locations

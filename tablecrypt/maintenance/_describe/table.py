@@ -28,7 +28,7 @@ from tablecrypt.keys.key_ring import is_kept_by_commits
 from tablecrypt.keys.nested_columns import fields_in
 from tablecrypt.maintenance._audit.columns import audited_column_keks
 from tablecrypt.maintenance._audit.table_audit import created_at
-from tablecrypt.maintenance._tables import EPOCH, moment_of
+from tablecrypt.maintenance.operation import EPOCH, moment_of
 from tablecrypt.maintenance.reachable import FileKind, files_of_snapshot, kind_of
 from tablecrypt.printable import json_fields
 from tablecrypt.table.metadata import EncryptedTableMetadata

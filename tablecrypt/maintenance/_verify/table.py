@@ -54,10 +54,9 @@ from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import ConfigurationError, TamperedFileError
 from tablecrypt.files.listing import StoredFile, stored_files
 from tablecrypt.maintenance._storage import canonical
-from tablecrypt.maintenance._tables import require_encrypted
 from tablecrypt.maintenance._verify.files import FileFindings, FileToInspect, Problem, inspect_file
 from tablecrypt.maintenance.columns.verification import HiddenColumnKeys, hidden_columns_to_verify, unchecked_columns
-from tablecrypt.maintenance.progress import ProgressListener, no_progress
+from tablecrypt.maintenance.operation import ProgressListener, no_progress, require_encrypted
 from tablecrypt.maintenance.reachable import FileKind, Reachable, ReachableFile, Unopened, reachable_files
 from tablecrypt.maintenance.runner import FileWork, Runner, run_counted, runner_or_threads
 from tablecrypt.printable import counted, json_fields

@@ -35,8 +35,7 @@ from tablecrypt.keys.nested_columns import ancestors
 from tablecrypt.maintenance._key_commit import added_keys, commit_keys, removed_keys, replaced_key
 from tablecrypt.maintenance._shred_find import OlderFiles, inspect_older, kek_ids
 from tablecrypt.maintenance._shred_scrub import DRY_RUN, Scrubbed, after_scrub, forget_in_log, holders, not_scrubbed, scrub
-from tablecrypt.maintenance._tables import reload, require_encrypted
-from tablecrypt.maintenance.progress import Counted, OperationResult, Progress, ProgressListener, no_progress
+from tablecrypt.maintenance.operation import Counted, OperationResult, Progress, ProgressListener, no_progress, reload, require_encrypted
 from tablecrypt.printable import counted, shown
 from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.protection.authenticated import check_declared, undeclared_columns

@@ -69,7 +69,7 @@ from tablecrypt.maintenance.columns.footers import (
 )
 from tablecrypt.maintenance.columns.masks import refuse_masks
 from tablecrypt.maintenance.columns.shown_files import ShownFiles
-from tablecrypt.maintenance.progress import ProgressListener
+from tablecrypt.maintenance.operation import ProgressListener
 from tablecrypt.maintenance.reachable import FileKind, reachable_files
 from tablecrypt.maintenance.runner import FileDone, FileWork, Runner
 from tablecrypt.manifests.records import DATA_FILE_POSITIONS, EncryptedDataFile, key_metadata_of

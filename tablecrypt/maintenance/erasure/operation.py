@@ -21,14 +21,21 @@ from pyiceberg.table import Table
 
 from tablecrypt.arguments import checked_arguments
 from tablecrypt.files.encrypting_file_io import refuse_restricted
-from tablecrypt.maintenance._tables import checked_filter, checked_moment, reload, require_encrypted
 from tablecrypt.maintenance.erasure.plan import RefWork, Searching, is_working_branch, works
 from tablecrypt.maintenance.erasure.proof import Proof, hidden_columns, state_of, unreachable
 from tablecrypt.maintenance.erasure.removal import Removed, remove, unneeded_files
 from tablecrypt.maintenance.erasure.result import Erased, ErasedRef, PartitionValues, TableState
 from tablecrypt.maintenance.erasure.rewriting import Rewriting, has_hidden_columns
 from tablecrypt.maintenance.erasure.row_filter import ErasureFilter
-from tablecrypt.maintenance.progress import Counted, ProgressListener, no_progress
+from tablecrypt.maintenance.operation import (
+    Counted,
+    ProgressListener,
+    checked_filter,
+    checked_moment,
+    no_progress,
+    reload,
+    require_encrypted,
+)
 from tablecrypt.maintenance.runner import Runner, runner_or_threads
 from tablecrypt.table.parquet_options import parquet_writer_options
 from tablecrypt.table.shares import SharedFiles, deleting_io, keeping_shared

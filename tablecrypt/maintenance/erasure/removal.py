@@ -23,9 +23,8 @@ from tablecrypt.files.raw_output import TABLE_METADATA_SUFFIXES
 from tablecrypt.maintenance._shred import shred
 from tablecrypt.maintenance._shred_scrub import NOT_NAMED_SO, forget_in_log
 from tablecrypt.maintenance._storage import canonical, delete_checksums, older_metadata
-from tablecrypt.maintenance._tables import reload
 from tablecrypt.maintenance.erasure.plan import Searching
-from tablecrypt.maintenance.progress import Counted, ProgressListener
+from tablecrypt.maintenance.operation import Counted, ProgressListener, reload
 from tablecrypt.maintenance.reachable import reachable_files
 from tablecrypt.table._pyiceberg.statistics import statistics_locations
 from tablecrypt.table.shares import deleting_io

@@ -19,7 +19,7 @@ from pyiceberg.table.update import RemovePropertiesUpdate, SetPropertiesUpdate, 
 from tablecrypt.arguments import checked_arguments
 from tablecrypt.errors import ConfigurationError, TablecryptError
 from tablecrypt.maintenance._key_commit import commit_keys
-from tablecrypt.maintenance._tables import moment_of, reload, require_encrypted
+from tablecrypt.maintenance.operation import moment_of, reload, require_encrypted
 from tablecrypt.printable import counted, json_fields, shown
 from tablecrypt.properties import SHARE
 from tablecrypt.table.shares import NamedRecord, ShareRecord, live_shares, new_record, readably_named
