@@ -59,8 +59,8 @@ from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import FormatError, KmsUnavailableError, TablecryptError
 from tablecrypt.files.deletion import DeletionScope
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO, WrappedFileKey, read_wrapped, write_wrapped
-from tablecrypt.files.listing import stored_files
 from tablecrypt.files.raw_output import JOURNAL_ENTRIES, JOURNAL_FOLDER, JOURNAL_KEYS, RawContent, operation_of_journal
+from tablecrypt.files.stores import stored_files
 from tablecrypt.keys.column_keys import ProtectedColumn
 from tablecrypt.keys.key_ring import EncryptedKey, KeyRing
 from tablecrypt.maintenance.operation import ProgressListener, metadata_folder

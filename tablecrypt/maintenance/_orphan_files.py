@@ -29,8 +29,8 @@ from pyiceberg.utils.concurrent import ExecutorFactory
 from tablecrypt.arguments import checked_arguments
 from tablecrypt.errors import ConfigurationError, FormatError
 from tablecrypt.files.deletion import DeletionScope, is_share_record_name
-from tablecrypt.files.listing import StoredFile, stored_files
 from tablecrypt.files.raw_output import TABLE_METADATA_SUFFIXES
+from tablecrypt.files.stores import StoredFile, stored_files
 from tablecrypt.maintenance._storage import canonical, remove_empty_folders
 from tablecrypt.maintenance.operation import (
     Counted,

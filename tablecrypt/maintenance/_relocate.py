@@ -26,7 +26,7 @@ from tablecrypt.arguments import check_text, checked_arguments
 from tablecrypt.errors import ConfigurationError, PlaintextRefusedError, TamperedFileError
 from tablecrypt.files.deletion import DeletionScope
 from tablecrypt.files.encrypting_file_io import refuse_restricted
-from tablecrypt.files.listing import stored_files
+from tablecrypt.files.stores import stored_files
 from tablecrypt.keys.column_keys import ColumnPolicy
 from tablecrypt.keys.key_ring import KeyRing
 from tablecrypt.keys.manager import EncryptionManager

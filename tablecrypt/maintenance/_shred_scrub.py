@@ -23,8 +23,8 @@ from pyiceberg.table.update import TableUpdate
 
 from tablecrypt.errors import FormatError
 from tablecrypt.files.deletion import DeletionScope
-from tablecrypt.files.listing import stored_files
 from tablecrypt.files.raw_output import ENCRYPTION_KEYS, JOURNAL_FOLDER, JOURNAL_KEYS, TABLE_METADATA_SUFFIXES, RawContent
+from tablecrypt.files.stores import stored_files
 from tablecrypt.keys.key_ring import EncryptedKey, is_copy
 from tablecrypt.maintenance._key_commit import commit_keys
 from tablecrypt.maintenance._shred_find import OlderFiles, kek_ids

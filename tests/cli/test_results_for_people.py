@@ -16,7 +16,7 @@ from pyiceberg.types import LongType, NestedField, StringType
 
 from tablecrypt import maintenance
 from tablecrypt.cli._output import show
-from tablecrypt.files.listing import StoredFile
+from tablecrypt.files.stores import StoredFile
 from tablecrypt.maintenance.expiry import ExpiredSnapshots
 from tablecrypt.maintenance.operation import OperationResult
 from tablecrypt_catalog import EncryptedSqlCatalog

@@ -42,8 +42,8 @@ from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import ConfigurationError, FormatError, KeyIdChangedError, KmsAccessDeniedError, KmsError, TablecryptError
 from tablecrypt.files.deletion import DeletionScope
 from tablecrypt.files.encrypting_file_io import store_io
-from tablecrypt.files.listing import StoredFile, stored_files
 from tablecrypt.files.raw_output import ENCRYPTION_KEYS, JOURNAL_KEYS, TABLE_METADATA_SUFFIXES, are_wrapped_keys, operation_of_journal
+from tablecrypt.files.stores import StoredFile, stored_files
 from tablecrypt.keys.key_ring import EncryptedKey
 from tablecrypt.keys.manager import EncryptionManager
 from tablecrypt.maintenance._audit.authenticated_state import state_findings

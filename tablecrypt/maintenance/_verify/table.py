@@ -52,7 +52,7 @@ from tablecrypt._parsed_json import ParsedJson
 from tablecrypt.arguments import checked_arguments, file_path
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import ConfigurationError, TamperedFileError
-from tablecrypt.files.listing import StoredFile, stored_files
+from tablecrypt.files.stores import StoredFile, stored_files
 from tablecrypt.maintenance._storage import canonical
 from tablecrypt.maintenance._verify.files import FileFindings, FileToInspect, Problem, inspect_file
 from tablecrypt.maintenance.columns.verification import HiddenColumnKeys, hidden_columns_to_verify, unchecked_columns
