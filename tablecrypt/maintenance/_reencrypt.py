@@ -60,8 +60,7 @@ from tablecrypt.maintenance.operation import (
 )
 from tablecrypt.maintenance.runner import FileDone, FileWork, Runner, runner_or_threads
 from tablecrypt.manifests.avro_columns import Mask
-from tablecrypt.manifests.entries import Entries
-from tablecrypt.manifests.entry_columns import Column
+from tablecrypt.manifests.entries import Column, Entries
 from tablecrypt.manifests.records import EncryptedDataFile, is_deletion_vector, key_metadata_of, refuse_another_name
 from tablecrypt.printable import bytes_shown, counted, shown
 from tablecrypt.table.metadata import EncryptedTableMetadata, has_column_keys

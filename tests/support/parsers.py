@@ -40,7 +40,7 @@ from tablecrypt.keys.key_ring import KeyRing
 from tablecrypt.kms.client import unwrap_with_master_key, wrap_with_master_key
 from tablecrypt.kms.local_file import read_key_file
 from tablecrypt.kms.memory import MemoryKeyManagementClient
-from tablecrypt.manifests.entry_columns import Column
+from tablecrypt.manifests.entries import Column
 from tablecrypt.manifests.manifest_file import parse_manifest
 from tablecrypt.manifests.manifest_list import parse_manifest_list
 from tablecrypt.manifests.records import EncryptedDataFile

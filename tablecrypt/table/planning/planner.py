@@ -55,8 +55,7 @@ from tablecrypt.files.encrypting_file_io import read_restrictions_of
 from tablecrypt.keys.column_keys import told_until
 from tablecrypt.manifests import EncryptedManifestFile
 from tablecrypt.manifests.avro_columns import Mask
-from tablecrypt.manifests.entries import Entries, read_in_columns
-from tablecrypt.manifests.entry_columns import Column
+from tablecrypt.manifests.entries import Column, Entries, read_in_columns
 from tablecrypt.manifests.records import EncryptedDataFile, in_literals, is_deletion_vector, partition_values
 from tablecrypt.table.metadata import EncryptedSnapshot
 from tablecrypt.table.planning.file_filter import FileFilter
