@@ -67,7 +67,7 @@ from tablecrypt.table._pyiceberg.transactions import (
     UpdateSnapshotAdapter,
     WholeSnapshotAdapter,
 )
-from tablecrypt.table.deletion_vectors import RowDelta
+from tablecrypt.table.deletes import RowDelta
 from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata, has_column_keys
 from tablecrypt.table.protection.authenticated import check_declared
 from tablecrypt.table.protection.policy import check_still_protected, policy_of

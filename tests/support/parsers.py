@@ -57,7 +57,7 @@ from tablecrypt.parquet.thrift import decode
 from tablecrypt.parquet.uniform import ReadRequest
 from tablecrypt.table.canonical_metadata import metadata_hash
 from tablecrypt.table.data_file_reader import AvroDataFile
-from tablecrypt.table.deletion_vectors import parse_deletion_vector
+from tablecrypt.table.deletes import parse_deletion_vector
 from tablecrypt.table.file_entries import FileEntryCodec
 from tablecrypt.table.metadata import EncryptedTableMetadata, MetadataFile, decompressed
 from tests.support.ags1_files import LOCATION, ags1_file, key_metadata

@@ -31,7 +31,7 @@ from tablecrypt.maintenance.compaction_plan import CompactionRules, plan_groups
 from tablecrypt.maintenance.operation import ProgressListener
 from tablecrypt.maintenance.runner import Runner
 from tablecrypt.manifests.records import is_deletion_vector, key_metadata_of
-from tablecrypt.table.deletion_vectors import data_files_named_in
+from tablecrypt.table.deletes import data_files_named_in
 from tablecrypt.table.parquet_options import target_file_size
 from tablecrypt.table.planning import EncryptedFileScanTask
 from tablecrypt.table.protection.exposed_values import ShownPartitions, deleted_by

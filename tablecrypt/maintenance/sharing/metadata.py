@@ -51,8 +51,7 @@ from tablecrypt.manifests.manifest_file import ManifestWriterV3
 from tablecrypt.manifests.manifest_list import ManifestListWriterV3, further_fields
 from tablecrypt.manifests.records import DATA_FILE_POSITIONS, STATISTICS, EncryptedDataFile, key_metadata_of
 from tablecrypt.manifests.table_state import ListedTableState
-from tablecrypt.table.deletes import DeleteReader
-from tablecrypt.table.deletion_vectors import DeletionVector, write_deletion_vectors
+from tablecrypt.table.deletes import DeleteReader, DeletionVector, write_deletion_vectors
 from tablecrypt.table.lineage import with_lineage
 from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata, changed_metadata
 from tablecrypt.table.protection.write_barrier import barrier_properties, has_write_barrier
