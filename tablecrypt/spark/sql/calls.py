@@ -54,6 +54,11 @@ class Parameter:
     is_required: bool = False
 
 
+def optional(kind: str, *names: str) -> tuple[Parameter, ...]:
+    """Return parameters of one type that a call may leave out."""
+    return tuple(Parameter(name, kind) for name in names)
+
+
 TABLE: Final = Parameter("table", "STRING", is_required=True)
 DRY_RUN: Final = Parameter("dry_run", "BOOLEAN")
 DELETE_BELOW: Final = Parameter("delete_below", "ARRAY<STRING>")
