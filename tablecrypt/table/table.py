@@ -18,7 +18,6 @@ import struct
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar, cast
 
@@ -341,60 +340,49 @@ class RedactedInspectTable(InspectAdapter):
         self, snapshot_id: int | None = None, row_filter: str | BooleanExpression = ALWAYS_TRUE, case_sensitive: bool = True
     ) -> pa.Table:
         """Partitions of a snapshot."""
-        self._refuse_restricted("partitions")
-        return super().partitions(snapshot_id, row_filter, case_sensitive)
+        return self._shown(super().partitions, snapshot_id, row_filter, case_sensitive)
 
     def manifests(self) -> pa.Table:
         """Manifests of the current snapshot."""
-        self._refuse_restricted("manifests")
-        return super().manifests()
+        return self._shown(super().manifests)
 
     def entries(self, snapshot_id: int | None = None) -> pa.Table:
         """Manifest entries of a snapshot."""
-        self._refuse_restricted("entries")
-        return _redacted_struct(self._shown(partial(EntriesTable(self.tbl).entries, snapshot_id)))
+        return _redacted_struct(self._shown(EntriesTable(self.tbl).entries, snapshot_id))
 
     def files(self, snapshot_id: int | None = None) -> pa.Table:
         """Data and delete files of a snapshot."""
-        self._refuse_restricted("files")
-        return _redacted(self._shown(partial(super().files, snapshot_id)))
+        return _redacted(self._shown(super().files, snapshot_id))
 
     def data_files(self, snapshot_id: int | None = None) -> pa.Table:
         """Data files of a snapshot."""
-        self._refuse_restricted("data_files")
-        return _redacted(self._shown(partial(super().data_files, snapshot_id)))
+        return _redacted(self._shown(super().data_files, snapshot_id))
 
     def delete_files(self, snapshot_id: int | None = None) -> pa.Table:
         """Delete files of a snapshot."""
-        self._refuse_restricted("delete_files")
-        return _redacted(self._shown(partial(super().delete_files, snapshot_id)))
+        return _redacted(self._shown(super().delete_files, snapshot_id))
 
     def all_manifests(self) -> pa.Table:
         """Manifests of every snapshot."""
-        self._refuse_restricted("all_manifests")
-        return _redacted(super().all_manifests())
+        return _redacted(self._shown(super().all_manifests))
 
     def all_files(self) -> pa.Table:
         """Data and delete files of every snapshot."""
-        self._refuse_restricted("all_files")
         return _redacted(self._shown(super().all_files))
 
     def all_data_files(self) -> pa.Table:
         """Data files of every snapshot."""
-        self._refuse_restricted("all_data_files")
         return _redacted(self._shown(super().all_data_files))
 
     def all_delete_files(self) -> pa.Table:
         """Delete files of every snapshot."""
-        self._refuse_restricted("all_delete_files")
         return _redacted(self._shown(super().all_delete_files))
 
-    def _refuse_restricted(self, name: str) -> None:
-        refuse_restricted(self.tbl.io, f"inspect.{name}")
-
-    def _shown(self, read: Callable[[], pa.Table]) -> pa.Table:
+    def _shown(self, read: Callable[..., pa.Table], *arguments: Any) -> pa.Table:
+        # They show counts and bounds of all rows and columns, whatever the server hides.
+        refuse_restricted(self.tbl.io, f"inspect.{read.__name__}")
         try:
-            return read()
+            return read(*arguments)
         except (struct.error, OverflowError, UnicodeDecodeError, pa.ArrowInvalid) as error:
             # PyIceberg decodes bounds and numbers as the column's type has them, and any writer of manifests may have put others there.
             what = "an entry of its manifests has a bound or a number that its column cannot have"
