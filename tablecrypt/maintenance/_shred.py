@@ -39,7 +39,7 @@ from tablecrypt.keys.key_ring import EncryptedKey
 from tablecrypt.maintenance._key_commit import commit_keys, removed_keys
 from tablecrypt.maintenance._key_rotation import plan_rotation
 from tablecrypt.maintenance._shred_find import Plan, Wanted, find, inspect_older, kek_ids
-from tablecrypt.maintenance._shred_scrub import DRY_RUN, Scrubbed, after_scrub, forget_in_log, holders, not_scrubbed, scrub
+from tablecrypt.maintenance._shred_scrub import DRY_RUN, Scrubbed, after_scrub, foretold, forget_in_log, not_scrubbed, scrub
 from tablecrypt.maintenance._storage import object_versions
 from tablecrypt.maintenance.operation import (
     Counted,
@@ -337,14 +337,7 @@ def _key_change(table: EncryptedTable, plan: Plan, new_kek: Callable[[], Encrypt
 
 def _foretell(table: EncryptedTable, plan: Plan, delete_below: Sequence[str]) -> Shredded:
     """Return what is known beforehand of what a run would do."""
-    # Not `deleting_io`, which raises where nothing may be touched: a dry run reports what would be refused.
-    scope, expected = table.io.deletable.and_below(delete_below), Scrubbed()
-    for file in holders(table, plan.older, plan.retired):
-        if (reason := file.reason_against(scope)) is not None:
-            expected.refused[file.location] = reason
-        else:
-            expected.rewritten.append(file.location)
-
+    expected = foretold(table, plan.older, plan.retired, delete_below)
     if plan.retired & kek_ids(table.metadata):
         # The commit would make the current file an older one, which is then scrubbed like the others.
         expected.rewritten.append(table.metadata_location)

@@ -13,7 +13,7 @@ table's.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, cast
 
@@ -108,6 +108,18 @@ class Scrubbed:
             left=later.left,
             refused={**self.refused, **later.refused},
         )
+
+
+def foretold(table: EncryptedTable, older: OlderFiles, retired: frozenset[str], delete_below: Sequence[str]) -> Scrubbed:
+    """Return what is known beforehand of what a run would do to the files that hold retired KEKs."""
+    # Not `deleting_io`, which raises where nothing may be touched: a dry run reports what would be refused.
+    scope, expected = table.io.deletable.and_below(delete_below), Scrubbed()
+    for file in holders(table, older, retired):
+        if (reason := file.reason_against(scope)) is not None:
+            expected.refused[file.location] = reason
+        else:
+            expected.rewritten.append(file.location)
+    return expected
 
 
 def not_scrubbed(left: Collection[str], refused: Collection[str]) -> Iterator[str]:
