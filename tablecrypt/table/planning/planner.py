@@ -274,17 +274,13 @@ class ScanPlanner:
         )
 
     def plan_files(
-        self,
-        manifests: Iterable[ManifestFile],
-        entry_filter: Callable[[Entries], Mask] | None = None,
-        counts: PlanCounts | None = None,
+        self, manifests: Iterable[ManifestFile], entry_filter: Callable[[Entries], Mask] | None = None
     ) -> list[EncryptedFileScanTask]:
         """Return the tasks of all data files that may hold matching rows.
 
         Args:
             manifests: data and delete manifests of one snapshot.
             entry_filter: a further condition on data files; says of each entry whether it holds.
-            counts: takes what planning looks at.
 
         Raises:
             PlaintextRefusedError: a file that is to be read has no key metadata.
@@ -292,7 +288,7 @@ class ScanPlanner:
             TablecryptError: whatever reading a manifest raises.
             ValueError, TypeError: the filter does not fit the schema.
         """
-        return [task for tasks in self.planned_batches(manifests, entry_filter, counts) for task in tasks]
+        return [task for tasks in self.planned_batches(manifests, entry_filter) for task in tasks]
 
     def planned_batches(
         self,
@@ -302,7 +298,8 @@ class ScanPlanner:
     ) -> Iterator[list[EncryptedFileScanTask]]:
         """Yield what `plan_files` returns, batch by batch as manifests are read: in memory are one batch and what the manifest cache keeps.
 
-        Arguments and errors are those of `plan_files`. An error may come after batches of other manifests.
+        Arguments and errors are those of `plan_files`, and `counts` takes what planning looks at. An error may come after batches of other
+        manifests.
         """
         listed = list(manifests)
         try:
