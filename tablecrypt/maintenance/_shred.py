@@ -36,7 +36,7 @@ from tablecrypt.arguments import checked_arguments
 from tablecrypt.errors import ConfigurationError, MissingExtraError
 from tablecrypt.files.raw_output import TABLE_METADATA_SUFFIXES
 from tablecrypt.keys.key_ring import EncryptedKey
-from tablecrypt.maintenance._key_commit import commit_keys, removed_keys
+from tablecrypt.maintenance._key_commit import commit_keys
 from tablecrypt.maintenance._key_rotation import plan_rotation
 from tablecrypt.maintenance._shred_find import Plan, Wanted, find, inspect_older, kek_ids
 from tablecrypt.maintenance._shred_scrub import DRY_RUN, Scrubbed, after_scrub, foretold, forget_in_log, not_scrubbed, scrub
@@ -59,7 +59,7 @@ from tablecrypt.table.replace_files import EncryptedManifestCleaning
 from tablecrypt.table.shares import SharedFiles, metadata_deleting_io
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import name_of
-from tablecrypt.table.updates import removed_snapshots
+from tablecrypt.table.updates import removed_keys, removed_snapshots
 
 logger = logging.getLogger(__name__)
 

@@ -52,7 +52,7 @@ from tablecrypt.table.protection.writing import StaleWriteError
 from tablecrypt.table.scan import EncryptedDataScan, EncryptedIncrementalAppendScan
 from tablecrypt.table.table_files import TableFileIO, check_garbage_is_collected, name_of
 from tablecrypt.table.transaction import EncryptedTransaction
-from tablecrypt.table.updates import RemoveEncryptionKeyUpdate, check_properties_keep_key_id, removed_partition_statistics
+from tablecrypt.table.updates import check_properties_keep_key_id, removed_keys, removed_partition_statistics
 
 if TYPE_CHECKING:
     import polars as pl
@@ -421,11 +421,10 @@ class EncryptedExpireSnapshots(ExpireSnapshotsAdapter):
         # Tags and other branches count too: their snapshots are among the remaining ones.
         needed = metadata.key_ring.needed_by(snapshot.key_id for snapshot in remaining if snapshot.key_id is not None)
         unneeded = [key.key_id for key in metadata.encryption_keys if key.key_id not in needed]
-        removals = tuple(cast("TableUpdate", RemoveEncryptionKeyUpdate(key_id=key_id)) for key_id in unneeded)
         head = metadata.refs.get(MAIN_BRANCH)
         unmoved = AssertRefSnapshotId(ref=MAIN_BRANCH, snapshot_id=head.snapshot_id if head is not None else None)
 
-        return (*removed_partition_statistics(metadata, expired), *removals), (unmoved,)
+        return (*removed_partition_statistics(metadata, expired), *removed_keys(unneeded)), (unmoved,)
 
 
 @contextmanager

@@ -32,7 +32,7 @@ from tablecrypt.errors import ConfigurationError, TablecryptError
 from tablecrypt.keys.column_keys import ColumnPolicy
 from tablecrypt.keys.key_ring import EncryptedKey, KeyRing, mark, stored_entries
 from tablecrypt.keys.nested_columns import ancestors
-from tablecrypt.maintenance._key_commit import added_keys, commit_keys, removed_keys, replaced_key
+from tablecrypt.maintenance._key_commit import commit_keys
 from tablecrypt.maintenance._shred_find import OlderFiles, inspect_older, kek_ids
 from tablecrypt.maintenance._shred_scrub import DRY_RUN, Scrubbed, after_scrub, foretold, forget_in_log, not_scrubbed, scrub
 from tablecrypt.maintenance.operation import Counted, OperationResult, Progress, ProgressListener, no_progress, reload, require_encrypted
@@ -44,7 +44,7 @@ from tablecrypt.table.protection.policy import policy_of
 from tablecrypt.table.shares import SharedFiles, metadata_deleting_io
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import name_of
-from tablecrypt.table.updates import lost_column_keys, named_column_keys, refuse_beside_lost
+from tablecrypt.table.updates import added_keys, lost_column_keys, named_column_keys, refuse_beside_lost, removed_keys, replaced_key
 
 _ROUNDS: Final = 5
 
