@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from operator import index
-from typing import Any, ClassVar, Final, Literal, TypeVar
+from typing import ClassVar, Final, Literal, TypeVar
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.expressions import BooleanExpression
@@ -22,7 +22,7 @@ from pyparsing import ParseBaseException
 from tablecrypt.arguments import check_name_parts, described, names_of
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.files.deletion import DeletionScope
-from tablecrypt.printable import json_fields, shell_word, sql_string
+from tablecrypt.printable import AsJson, shell_word, sql_string
 from tablecrypt.setting_kinds import nearest
 from tablecrypt.table._pyiceberg.transactions import parse_row_filter
 from tablecrypt.table.planning import FileCondition
@@ -163,7 +163,7 @@ def check_new_name(catalog: Catalog, name: str) -> None:
 
 
 @dataclass(frozen=True)
-class OperationResult:
+class OperationResult(AsJson):
     """What every operation's result says.
 
     For people a result has a method `summary`, one sentence. Fields that have `printable.shown` follow it as details.
@@ -181,10 +181,6 @@ class OperationResult:
     def _did(self, done: str, planned: str) -> str:
         """Return the words for what was done, or for what a dry run says would be."""
         return planned if self.dry_run else done
-
-    def to_json(self) -> dict[str, Any]:
-        """Return all fields, and what the result `also_says`, as JSON's types."""
-        return json_fields(self)
 
 
 @dataclass(frozen=True)
