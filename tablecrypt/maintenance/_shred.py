@@ -58,7 +58,7 @@ from tablecrypt.table.metadata import PARSED
 from tablecrypt.table.replace_files import EncryptedManifestCleaning
 from tablecrypt.table.shares import SharedFiles, metadata_deleting_io
 from tablecrypt.table.table import EncryptedTable
-from tablecrypt.table.table_files import name_of
+from tablecrypt.table.table_files import heads_of, name_of
 from tablecrypt.table.updates import removed_keys, removed_snapshots
 
 logger = logging.getLogger(__name__)
@@ -398,7 +398,7 @@ def _versions(table: EncryptedTable) -> str:
 def replaced_heads(table: EncryptedTable) -> frozenset[int]:
     """Return the ids of the snapshots whose places heads of branches took, unless a branch or tag points to them."""
     metadata = table.metadata
-    pointed_to = {ref.snapshot_id for ref in metadata.refs.values()}
+    pointed_to = heads_of(metadata)
     heads = (metadata.snapshot_by_id(snapshot_id) for snapshot_id in pointed_to)
     marks = {str(head.summary[REPLACES]) for head in heads if head is not None and head.summary is not None and head.summary[REPLACES]}
     present = {snapshot.snapshot_id for snapshot in metadata.snapshots}

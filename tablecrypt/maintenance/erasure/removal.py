@@ -29,7 +29,7 @@ from tablecrypt.maintenance.reachable import reachable_files
 from tablecrypt.table._pyiceberg.statistics import statistics_locations
 from tablecrypt.table.shares import deleting_io
 from tablecrypt.table.table import EncryptedExpireSnapshots, EncryptedTable
-from tablecrypt.table.table_files import TableFileIO, name_of
+from tablecrypt.table.table_files import TableFileIO, heads_of, name_of
 
 logger = logging.getLogger(__name__)
 
@@ -75,7 +75,7 @@ def remove(
     """
     table, removed = searching.table, Removed()
     # Others may have pointed a branch or tag there since. A head cannot expire, and the search at the end reports what it holds.
-    pointed_to = {ref.snapshot_id for ref in table.metadata.refs.values()}
+    pointed_to = heads_of(table.metadata)
     removed.snapshots |= searching.suspects - pointed_to
 
     if removed.snapshots:
