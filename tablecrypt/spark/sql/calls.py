@@ -330,7 +330,7 @@ def _named_as_in(schema: Schema, predicate: Predicate) -> Predicate:
 
 def columns(**types: pa.DataType) -> pa.Schema:
     """Return the schema of a procedure's rows. Every column may be null."""
-    return pa.schema([pa.field(name, kind) for name, kind in types.items()])
+    return pa.schema(types)
 
 
 def table_of(rows: Iterable[Row], schema: pa.Schema) -> pa.Table:
