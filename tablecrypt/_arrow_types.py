@@ -61,8 +61,7 @@ def empty_values(kind: pa.DataType, length: int) -> pa.Array:
     if isinstance(kind, pa.BaseExtensionType):
         return pa.ExtensionArray.from_storage(kind, empty_values(kind.storage_type, length))
     if pa.types.is_struct(kind):
-        fields = [kind.field(index) for index in range(kind.num_fields)]
-        return pa.StructArray.from_arrays([blank_values(field, length) for field in fields], fields=fields)
+        return pa.StructArray.from_arrays([blank_values(field, length) for field in kind], fields=list(kind))
     if pa.types.is_null(kind):
         return pa.nulls(length)
 

@@ -17,54 +17,54 @@ from tablecrypt.setting_kinds import Choice, Pattern, Property, Switch, WholeNum
 _switch: Final = partial(Switch, scope="iceberg")
 
 GC_ENABLED: Final = _switch(
-    name="gc.enabled",
+    "gc.enabled",
+    "false: others may use the table's files, so none is deleted.",
     reader="tablecrypt.table",
     default="true",
     where_unreadable=False,
-    doc="false: others may use the table's files, so none is deleted.",
 )
 WAP_ENABLED: Final = _switch(
-    name="write.wap.enabled",
+    "write.wap.enabled",
+    "true: a Spark session may write to a branch, or stage a snapshot, and publish it later.",
     reader="tablecrypt.spark",
     default="false",
-    doc="true: a Spark session may write to a branch, or stage a snapshot, and publish it later.",
 )
 ACCEPT_ANY_SCHEMA: Final = _switch(
-    name="write.spark.accept-any-schema",
+    "write.spark.accept-any-schema",
+    "true: rows that Spark appends may have other columns than the table.",
     reader="tablecrypt.spark",
     default="false",
     where_unreadable=False,
-    doc="true: rows that Spark appends may have other columns than the table.",
 )
 BLOOM_FILTERS: Final = _switch(
-    name="write.parquet.bloom-filter-enabled.column.",
+    "write.parquet.bloom-filter-enabled.column.",
+    "Prefix. true is refused: a plaintext filter would tell which values a column holds.",
     reader="tablecrypt.table",
     default="false",
-    doc="Prefix. true is refused: a plaintext filter would tell which values a column holds.",
 )
 
 _of_commits: Final = partial(WholeNumber, scope="iceberg", reader="pyiceberg.table")
 OF_COMMITS: Final = (
-    _of_commits(name="commit.retry.num-retries", default="4", doc="How often a commit that others were faster than is tried again."),
-    _of_commits(name="commit.retry.min-wait-ms", default="100", doc="How long it waits first."),
-    _of_commits(name="commit.retry.max-wait-ms", default="60000", doc="How long it waits at most."),
-    _of_commits(name="commit.retry.total-timeout-ms", default="1800000", doc="How long all tries may take."),
+    _of_commits("commit.retry.num-retries", "How often a commit that others were faster than is tried again.", default="4"),
+    _of_commits("commit.retry.min-wait-ms", "How long it waits first.", default="100"),
+    _of_commits("commit.retry.max-wait-ms", "How long it waits at most.", default="60000"),
+    _of_commits("commit.retry.total-timeout-ms", "How long all tries may take.", default="1800000"),
 )
 
 PARTITION_SUMMARIES: Final = WholeNumber(
-    name="write.summary.partition-limit",
+    "write.summary.partition-limit",
+    "A snapshot of files in at most this many partitions says in the clear what it did to each.",
     scope="iceberg",
     reader="tablecrypt.table",
     default="0",
-    doc="A snapshot of files in at most this many partitions says in the clear what it did to each.",
 )
 COMPRESSION: Final = Choice(
-    name="write.parquet.compression-codec",
+    "write.parquet.compression-codec",
+    "zstd, gzip, snappy, brotli, lz4, lz4_raw, or uncompressed (also none).",
     scope="iceberg",
     reader="tablecrypt.table",
     default="zstd",
     choices=("zstd", "gzip", "snappy", "brotli", "lz4", "lz4_raw", "uncompressed", "none"),
-    doc="zstd, gzip, snappy, brotli, lz4, lz4_raw, or uncompressed (also none).",
 )
 _of_files: Final = partial(WholeNumber, scope="iceberg", reader="tablecrypt.table", least=1)
 _metrics: Final = partial(
@@ -74,30 +74,28 @@ _metrics: Final = partial(
     pattern=r"none|counts|full|truncate\(0*[1-9][0-9]{0,8}\)",
     form="none, counts, full or truncate(n)",
 )
-ROW_GROUP_BYTES: Final = _of_files(
-    name="write.parquet.row-group-size-bytes", default="134217728", doc="Bytes of a row group that Spark writes."
-)
-ROW_GROUP_LIMIT: Final = _of_files(name="write.parquet.row-group-limit", default="1048576", doc="Rows of a row group, at most.")
-TARGET_FILE_SIZE: Final = _of_files(name="write.target-file-size-bytes", default="536870912", doc="Bytes of a data file.")
+ROW_GROUP_BYTES: Final = _of_files("write.parquet.row-group-size-bytes", "Bytes of a row group that Spark writes.", default="134217728")
+ROW_GROUP_LIMIT: Final = _of_files("write.parquet.row-group-limit", "Rows of a row group, at most.", default="1048576")
+TARGET_FILE_SIZE: Final = _of_files("write.target-file-size-bytes", "Bytes of a data file.", default="536870912")
 # 0 rows a page, for one, would let Arrow's writer run for ever.
 OF_FILES: Final = (
     COMPRESSION,
     Pattern(
-        name="write.parquet.compression-level",
+        "write.parquet.compression-level",
+        "A level of the codec.",
         scope="iceberg",
         reader="tablecrypt.table",
         pattern="-?[0-9]{1,9}",
         form="a whole number, as the codec counts its levels",
-        doc="A level of the codec.",
     ),
-    _of_files(name="write.parquet.page-size-bytes", default="1048576", doc="Bytes of a data page."),
-    _of_files(name="write.parquet.page-row-limit", default="20000", doc="Rows of a data page, at most."),
-    _of_files(name="write.parquet.dict-size-bytes", default="2097152", least=0, doc="Bytes of a dictionary, at most."),
+    _of_files("write.parquet.page-size-bytes", "Bytes of a data page.", default="1048576"),
+    _of_files("write.parquet.page-row-limit", "Rows of a data page, at most.", default="20000"),
+    _of_files("write.parquet.dict-size-bytes", "Bytes of a dictionary, at most.", default="2097152", least=0),
     ROW_GROUP_BYTES,
     ROW_GROUP_LIMIT,
     TARGET_FILE_SIZE,
-    _metrics(name="write.metadata.metrics.default", default="truncate(16)", doc="none, counts, full or truncate(n): which statistics."),
-    _metrics(name="write.metadata.metrics.column.", doc="Prefix: the same of one column."),
+    _metrics("write.metadata.metrics.default", "none, counts, full or truncate(n): which statistics.", default="truncate(16)"),
+    _metrics("write.metadata.metrics.column.", "Prefix: the same of one column."),
     PARTITION_SUMMARIES,
 )
 """How data files are written: checked too where a file is written, as another client may have set what cannot be used."""
@@ -111,32 +109,28 @@ _place: Final = partial(
     form="an absolute path or a URI, such as s3://bucket/path: a relative one is another place wherever a program runs",
 )
 OF_PLACES: Final = (
-    _place(name="write.data.path", doc="Where data files are, if not in `data` in the table's folder."),
-    _place(name="write.metadata.path", doc="Where metadata is, if not in `metadata` in the table's folder."),
-    _place(name="write.object-storage.path", doc="An older name of `write.data.path`."),
-    _place(name="write.folder-storage.path", doc="An older name of `write.data.path`."),
+    _place("write.data.path", "Where data files are, if not in `data` in the table's folder."),
+    _place("write.metadata.path", "Where metadata is, if not in `metadata` in the table's folder."),
+    _place("write.object-storage.path", "An older name of `write.data.path`."),
+    _place("write.folder-storage.path", "An older name of `write.data.path`."),
 )
 
 _of_writes: Final = partial(WholeNumber, scope="iceberg", reader="pyiceberg.table")
 _switch_of_writes: Final = partial(Switch, scope="iceberg", reader="pyiceberg.table")
 OF_WRITES: Final = (
-    _switch_of_writes(name="write.object-storage.enabled", default="false", doc="true: a hash in the path of each data file."),
-    _switch_of_writes(name="write.object-storage.partitioned-paths", default="true", doc="false: no partition values in these paths."),
-    _switch_of_writes(name="commit.manifest-merge.enabled", default="false", doc="true: appends merge small manifests."),
-    _of_writes(name="commit.manifest.target-size-bytes", default="8388608", least=1, doc="Bytes of a merged manifest."),
-    _of_writes(name="commit.manifest.min-count-to-merge", default="100", doc="How many manifests are merged, at least."),
-    _switch_of_writes(
-        name="write.metadata.delete-after-commit.enabled", default="false", doc="true: commits delete the oldest metadata files."
-    ),
-    _of_writes(name="write.metadata.previous-versions-max", default="100", doc="How many metadata files the log of a table names."),
+    _switch_of_writes("write.object-storage.enabled", "true: a hash in the path of each data file.", default="false"),
+    _switch_of_writes("write.object-storage.partitioned-paths", "false: no partition values in these paths.", default="true"),
+    _switch_of_writes("commit.manifest-merge.enabled", "true: appends merge small manifests.", default="false"),
+    _of_writes("commit.manifest.target-size-bytes", "Bytes of a merged manifest.", default="8388608", least=1),
+    _of_writes("commit.manifest.min-count-to-merge", "How many manifests are merged, at least.", default="100"),
+    _switch_of_writes("write.metadata.delete-after-commit.enabled", "true: commits delete the oldest metadata files.", default="false"),
+    _of_writes("write.metadata.previous-versions-max", "How many metadata files the log of a table names.", default="100"),
 )
 _of_expiry: Final = partial(WholeNumber, scope="iceberg", reader="tablecrypt.maintenance")
-MAX_SNAPSHOT_AGE: Final = _of_expiry(name="history.expire.max-snapshot-age-ms", default="432000000", doc="Age at which snapshots expire.")
-MIN_SNAPSHOTS: Final = _of_expiry(
-    name="history.expire.min-snapshots-to-keep", default="1", least=1, doc="How many snapshots of a branch stay."
-)
+MAX_SNAPSHOT_AGE: Final = _of_expiry("history.expire.max-snapshot-age-ms", "Age at which snapshots expire.", default="432000000")
+MIN_SNAPSHOTS: Final = _of_expiry("history.expire.min-snapshots-to-keep", "How many snapshots of a branch stay.", default="1", least=1)
 MAX_REF_AGE: Final = _of_expiry(
-    name="history.expire.max-ref-age-ms", default=str(2**63 - 1), doc="Age at which branches and tags expire: by default, never."
+    "history.expire.max-ref-age-ms", "Age at which branches and tags expire: by default, never.", default=str(2**63 - 1)
 )
 OF_EXPIRY: Final = (MAX_SNAPSHOT_AGE, MIN_SNAPSHOTS, MAX_REF_AGE)
 
@@ -145,70 +139,70 @@ _of_storage: Final = partial(Property, scope="pyiceberg", reader="pyiceberg.io")
 _vended: Final = partial(Property, scope="pyiceberg", reader="pyiceberg.io", from_server=True)
 
 PYICEBERGS: Final = (
-    _of_catalogs(name="py-catalog-impl", names_code=True, doc="The catalog's class."),
-    _of_catalogs(name="type", doc="One of PyIceberg's own catalogs."),
-    _of_catalogs(name="auth", names_code=True, sensitive=True, doc="How to log in; `auth.impl` is a class."),
-    _of_catalogs(name="auth.", names_code=True, sensitive=True, doc="Prefix: as `auth`."),
-    _of_catalogs(name="uri", doc="Where the catalog is."),
-    _of_catalogs(name="oauth2-server-uri", doc="Who gets `credential`."),
-    _of_catalogs(name="credential", sensitive=True, doc="Client id and secret."),
-    _of_catalogs(name="token", sensitive=True, doc="The bearer token of the catalog."),
-    _of_catalogs(name="scope", doc="Of the token."),
-    _of_catalogs(name="audience", doc="Of the token."),
-    _of_catalogs(name="resource", doc="Of the token."),
-    _of_catalogs(name="header.", sensitive=True, doc="Prefix: headers of each request."),
-    _of_catalogs(name="ssl", doc="Certificates."),
-    _of_catalogs(name="ssl.", doc="Prefix: as `ssl`."),
-    _of_catalogs(name="rest.", doc="Prefix: signed requests."),
-    _of_catalogs(name="snapshot-loading-mode", doc="Which snapshots a load brings. Of encrypted tables it is all."),
-    _of_catalogs(name="warehouse", from_server=True, doc="Which warehouse."),
-    _of_catalogs(name="prefix", from_server=True, doc="The part of the path below the catalog's `uri`."),
-    _of_catalogs(name="namespace-separator", from_server=True, doc="Between the parts of a namespace in a path."),
-    _of_catalogs(name="view-endpoints-supported", from_server=True, doc="Whether there are views."),
-    _of_catalogs(name="rest-page-size", from_server=True, doc="Entries in one answer."),
-    _of_catalogs(name="scan-planning-mode", from_server=True, doc="`server` is refused for encrypted tables."),
+    _of_catalogs("py-catalog-impl", "The catalog's class.", names_code=True),
+    _of_catalogs("type", "One of PyIceberg's own catalogs."),
+    _of_catalogs("auth", "How to log in; `auth.impl` is a class.", names_code=True, sensitive=True),
+    _of_catalogs("auth.", "Prefix: as `auth`.", names_code=True, sensitive=True),
+    _of_catalogs("uri", "Where the catalog is."),
+    _of_catalogs("oauth2-server-uri", "Who gets `credential`."),
+    _of_catalogs("credential", "Client id and secret.", sensitive=True),
+    _of_catalogs("token", "The bearer token of the catalog.", sensitive=True),
+    _of_catalogs("scope", "Of the token."),
+    _of_catalogs("audience", "Of the token."),
+    _of_catalogs("resource", "Of the token."),
+    _of_catalogs("header.", "Prefix: headers of each request.", sensitive=True),
+    _of_catalogs("ssl", "Certificates."),
+    _of_catalogs("ssl.", "Prefix: as `ssl`."),
+    _of_catalogs("rest.", "Prefix: signed requests."),
+    _of_catalogs("snapshot-loading-mode", "Which snapshots a load brings. Of encrypted tables it is all."),
+    _of_catalogs("warehouse", "Which warehouse.", from_server=True),
+    _of_catalogs("prefix", "The part of the path below the catalog's `uri`.", from_server=True),
+    _of_catalogs("namespace-separator", "Between the parts of a namespace in a path.", from_server=True),
+    _of_catalogs("view-endpoints-supported", "Whether there are views.", from_server=True),
+    _of_catalogs("rest-page-size", "Entries in one answer.", from_server=True),
+    _of_catalogs("scan-planning-mode", "`server` is refused for encrypted tables.", from_server=True),
     Property(
-        name="write.py-location-provider.impl",
+        "write.py-location-provider.impl",
+        "The class that names new files. A table may repeat what the catalog's own configuration says.",
         scope="pyiceberg",
         reader="pyiceberg.table",
         names_code=True,
-        doc="The class that names new files. A table may repeat what the catalog's own configuration says.",
     ),
-    _of_storage(name="py-io-impl", names_code=True, doc="The FileIO's class."),
-    _of_storage(name="s3.retry-strategy-impl", names_code=True, doc="A class of Arrow's S3 client."),
-    _of_storage(name="s3.endpoint", doc="Who gets S3 requests."),
-    _of_storage(name="s3.proxy-uri", doc="Who passes S3 requests on."),
-    _of_storage(name="s3.signer", doc="Who signs S3 requests; also the prefix `s3.signer.`."),
-    _of_storage(name="s3.signer.", doc="Prefix: the signer's address, which gets the catalog's token."),
-    _of_storage(name="s3.profile-name", doc="A profile of the AWS configuration files."),
-    _of_storage(name="s3.role-arn", doc="A role to assume."),
-    _of_storage(name="s3.role-session-name", doc="Its session's name."),
-    _of_storage(name="s3.sse-kms-key-id", doc="With which key S3 encrypts."),
-    _of_storage(name="s3.server-side-encryption", doc="How S3 encrypts."),
-    _vended(name="s3.access-key-id", sensitive=True, doc="With the next two: credentials, for the client's own endpoint."),
-    _vended(name="s3.secret-access-key", sensitive=True, doc="The secret of `s3.access-key-id`."),
-    _vended(name="s3.session-token", sensitive=True, doc="The session token of temporary credentials."),
-    _vended(name="s3.region", doc="The bucket's region. From a server: small letters, digits and hyphens."),
-    _vended(name="s3.force-virtual-addressing", doc="Bucket names as host names."),
-    _of_storage(name="gcs.service.host", doc="Who gets Cloud Storage requests."),
-    _of_storage(name="gcs.session-kwargs", doc="Of the HTTP session, proxies among them."),
-    _vended(name="gcs.oauth2.token-expires-at", doc="When the token expires."),
-    _vended(name="gcs.project-id", doc="The project."),
-    _of_storage(name="adls.connection-string", sensitive=True, doc="Account and key."),
-    _of_storage(name="adls.credential", sensitive=True, doc="A credential object."),
-    _of_storage(name="adls.account-name", doc="Whose storage."),
-    _of_storage(name="adls.account-key", sensitive=True, doc="Its key."),
-    _of_storage(name="adls.account-host", doc="Who gets Azure requests."),
-    _of_storage(name="adls.blob-storage-authority", doc="As `adls.account-host`."),
-    _of_storage(name="adls.blob-storage-scheme", doc="http or https."),
-    _of_storage(name="adls.dfs-storage-authority", doc="As `adls.account-host`."),
-    _of_storage(name="adls.dfs-storage-scheme", doc="http or https."),
-    _vended(name="adls.token", sensitive=True, doc="An access token."),
-    _vended(name="adls.sas-token", sensitive=True, doc="A shared access signature."),
-    _vended(name="adls.sas-token.", sensitive=True, doc="Prefix: that of one account."),
-    _of_storage(name="hf.endpoint", doc="Who gets Hugging Face requests."),
-    _of_storage(name="hf.token", sensitive=True, doc="Its token."),
-    _of_storage(name="hdfs.", doc="Prefix: host, port, user and ticket."),
+    _of_storage("py-io-impl", "The FileIO's class.", names_code=True),
+    _of_storage("s3.retry-strategy-impl", "A class of Arrow's S3 client.", names_code=True),
+    _of_storage("s3.endpoint", "Who gets S3 requests."),
+    _of_storage("s3.proxy-uri", "Who passes S3 requests on."),
+    _of_storage("s3.signer", "Who signs S3 requests; also the prefix `s3.signer.`."),
+    _of_storage("s3.signer.", "Prefix: the signer's address, which gets the catalog's token."),
+    _of_storage("s3.profile-name", "A profile of the AWS configuration files."),
+    _of_storage("s3.role-arn", "A role to assume."),
+    _of_storage("s3.role-session-name", "Its session's name."),
+    _of_storage("s3.sse-kms-key-id", "With which key S3 encrypts."),
+    _of_storage("s3.server-side-encryption", "How S3 encrypts."),
+    _vended("s3.access-key-id", "With the next two: credentials, for the client's own endpoint.", sensitive=True),
+    _vended("s3.secret-access-key", "The secret of `s3.access-key-id`.", sensitive=True),
+    _vended("s3.session-token", "The session token of temporary credentials.", sensitive=True),
+    _vended("s3.region", "The bucket's region. From a server: small letters, digits and hyphens."),
+    _vended("s3.force-virtual-addressing", "Bucket names as host names."),
+    _of_storage("gcs.service.host", "Who gets Cloud Storage requests."),
+    _of_storage("gcs.session-kwargs", "Of the HTTP session, proxies among them."),
+    _vended("gcs.oauth2.token-expires-at", "When the token expires."),
+    _vended("gcs.project-id", "The project."),
+    _of_storage("adls.connection-string", "Account and key.", sensitive=True),
+    _of_storage("adls.credential", "A credential object.", sensitive=True),
+    _of_storage("adls.account-name", "Whose storage."),
+    _of_storage("adls.account-key", "Its key.", sensitive=True),
+    _of_storage("adls.account-host", "Who gets Azure requests."),
+    _of_storage("adls.blob-storage-authority", "As `adls.account-host`."),
+    _of_storage("adls.blob-storage-scheme", "http or https."),
+    _of_storage("adls.dfs-storage-authority", "As `adls.account-host`."),
+    _of_storage("adls.dfs-storage-scheme", "http or https."),
+    _vended("adls.token", "An access token.", sensitive=True),
+    _vended("adls.sas-token", "A shared access signature.", sensitive=True),
+    _vended("adls.sas-token.", "Prefix: that of one account.", sensitive=True),
+    _of_storage("hf.endpoint", "Who gets Hugging Face requests."),
+    _of_storage("hf.token", "Its token.", sensitive=True),
+    _of_storage("hdfs.", "Prefix: host, port, user and ticket."),
 )
 """Properties of PyIceberg's catalogs and FileIOs, about which tablecrypt/properties.py decides something."""
 

@@ -80,6 +80,15 @@ def json_fields(value: DataclassInstance) -> dict[str, Any]:
     return {name: json_form(getattr(value, attribute)) for name, attribute in names.items()}
 
 
+@dataclasses.dataclass(frozen=True)
+class AsJson:
+    """What an operation returns."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return all fields, and what the class `also_says`, as JSON's types."""
+        return json_fields(self)
+
+
 _SHOWN: Final = "shown"
 
 

@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_of_keys: Final = partial(Property, scope="table", reader="tablecrypt.keys", from_table=True)
-_number_of_keys: Final = partial(WholeNumber, scope="table", reader="tablecrypt.keys", from_table=True)
-_of_columns: Final = partial(Property, scope="table", reader="tablecrypt.table", from_table=True)
+_of_keys: Final = partial(Property, scope="table", reader="tablecrypt.keys")
+_number_of_keys: Final = partial(WholeNumber, scope="table", reader="tablecrypt.keys")
+_of_columns: Final = partial(Property, scope="table", reader="tablecrypt.table")
 _of_own_catalogs: Final = partial(Property, scope="catalog", reader="tablecrypt_catalog")
 _of_kms: Final = partial(Property, scope="catalog", reader="tablecrypt.kms", to_executors=True)
 _number_of_kms: Final = partial(WholeNumber, scope="catalog", reader="tablecrypt.kms", to_executors=True)
@@ -48,211 +48,200 @@ _of_azure: Final = partial(Property, scope="catalog", reader="tablecrypt.kms.azu
 _of_vault: Final = partial(Property, scope="catalog", reader="tablecrypt.kms.vault", to_executors=True)
 
 KEY_ID: Final = _of_keys(
-    name="encryption.key-id",
+    "encryption.key-id",
+    "The master key that wraps the table's KEKs. Set at creation, never changed or removed.",
     reader="tablecrypt_catalog",
-    doc="The master key that wraps the table's KEKs. Set at creation, never changed or removed.",
 )
-DATA_KEY_LENGTH: Final = _number_of_keys(
-    name="encryption.data-key-length", default="16", doc="Length in bytes of every DEK and KEK: 16, 24 or 32."
-)
+DATA_KEY_LENGTH: Final = _number_of_keys("encryption.data-key-length", "Length in bytes of every DEK and KEK: 16, 24 or 32.", default="16")
 KEK_LIFESPAN_MS: Final = _number_of_keys(
-    name="encryption.kek-lifespan-ms",
+    "encryption.kek-lifespan-ms",
+    "Age at which a KEK wraps nothing new. May shorten the 730 days that Iceberg Java uses, never lengthen them.",
     default=str(730 * 24 * 60 * 60 * 1000),
-    doc="Age at which a KEK wraps nothing new. May shorten the 730 days that Iceberg Java uses, never lengthen them.",
 )
 COLUMN_KEYS: Final = _of_columns(
-    name="encryption.column-keys", doc="Columns with master keys of their own: `alias/pii: ssn, person.email; alias/fin: salary`."
+    "encryption.column-keys", "Columns with master keys of their own: `alias/pii: ssn, person.email; alias/fin: salary`."
 )
 COLUMN_TAGS: Final = _of_columns(
-    name="encryption.column-tags", also_of="catalog", doc="Master keys for tags in the documentation of columns: `pii: alias/pii`."
+    "encryption.column-tags", "Master keys for tags in the documentation of columns: `pii: alias/pii`.", also_of="catalog"
 )
 COLUMN_MASK: Final = _of_columns(
-    name="encryption.column-mask.", doc="Prefix: what others see of the column: null, error, redact, hash, truncate(n), constant(value)."
+    "encryption.column-mask.", "Prefix: what others see of the column: null, error, redact, hash, truncate(n), constant(value)."
 )
 COLUMN: Final = _of_keys(
-    name="encryption.column.",
-    doc="Prefix: `<field id>.key-id`, `.mask`, `.since`, `.former-key-id` and `.former-until`. Never set by hand.",
+    "encryption.column.", "Prefix: `<field id>.key-id`, `.mask`, `.since`, `.former-key-id` and `.former-until`. Never set by hand."
 )
 COLUMN_ENTRY: Final = _of_keys(
-    name="encryption.column-entry.",
-    doc="Prefix: `<key-id>`, a copy of a column entry of encryption-keys, for engines that drop those. Never set by hand.",
+    "encryption.column-entry.",
+    "Prefix: `<key-id>`, a copy of a column entry of encryption-keys, for engines that drop those. Never set by hand.",
 )
 COLUMN_GONE: Final = _of_keys(
-    name="encryption.column-gone.", doc="Prefix: `<hash of a key-id>`, a column entry that was removed on purpose. Never set by hand."
+    "encryption.column-gone.", "Prefix: `<hash of a key-id>`, a column entry that was removed on purpose. Never set by hand."
 )
 SHARE: Final = Property(
-    name="encryption.share.",
+    "encryption.share.",
+    "Prefix: `<uuid of a share>`, where the record of a share is, and the wrapped key that opens it. Never set by hand.",
     scope="table",
     reader="tablecrypt.maintenance",
-    from_table=True,
-    doc="Prefix: `<uuid of a share>`, where the record of a share is, and the wrapped key that opens it. Never set by hand.",
 )
 COLUMN_GUARD: Final = Switch(
-    name="encryption.column-guard",
+    "encryption.column-guard",
+    "false: set no properties that keep Java from writing protected columns.",
     scope="table",
     reader="tablecrypt.table",
-    from_table=True,
     default="true",
     where_unreadable=True,
-    doc="false: set no properties that keep Java from writing protected columns.",
 )
 MASKED_READS: Final = Choice(
-    name="encryption.masked-reads",
+    "encryption.masked-reads",
+    "What scans do with protected columns whose keys the reader may not use: `mask` returns masks, to engines too; `error` refuses to "
+    "read them. If unset, rows show masks and engines are refused.",
     scope="catalog",
     reader="tablecrypt.table",
     choices=("mask", "error"),
-    doc="What scans do with protected columns whose keys the reader may not use: `mask` returns masks, to engines too; `error` refuses to "
-    "read them. If unset, rows show masks and engines are refused.",
 )
 PINS: Final = _of_own_catalogs(
-    name="encryption.pins",
-    doc="Path of a JSON file that records what this client has seen of encrypted tables: older, edited, plaintext states are refused.",
+    "encryption.pins",
+    "Path of a JSON file that records what this client has seen of encrypted tables: older, edited, plaintext states are refused.",
 )
 REQUIRED: Final = Switch(
-    name="encryption.required",
+    "encryption.required",
+    "true: this catalog neither creates nor opens a table that is not encrypted; audit and migrate still read such tables.",
     scope="catalog",
     reader="tablecrypt_catalog",
     default="false",
-    doc="true: this catalog neither creates nor opens a table that is not encrypted; audit and migrate still read such tables.",
 )
 DEFAULT_KEY_ID: Final = Name(
-    name="encryption.default-key-id",
+    "encryption.default-key-id",
+    "The master key of every new table that names none in encryption.key-id. A namespace may have it too, for allowed keys.",
     scope="catalog",
     reader="tablecrypt_catalog",
     also_of="namespace",
-    doc="The master key of every new table that names none in encryption.key-id. A namespace may have it too, for allowed keys.",
 )
 MANIFEST_CACHE_BYTES: Final = WholeNumber(
-    name="io.manifest.cache.max-total-bytes",
+    "io.manifest.cache.max-total-bytes",
+    "Bytes of decoded manifest lists and manifests, with the keys in them, that a process keeps in memory for the next scan. 0: none.",
     scope="catalog",
     reader="tablecrypt.manifests",
     default=str(100 * 1024 * 1024),
-    doc="Bytes of decoded manifest lists and manifests, with the keys in them, that a process keeps in memory for the next scan. 0: none.",
 )
 SPARK_REQUIRE_ENCRYPTED_RPC: Final = Switch(
-    name="tablecrypt.spark.require-encrypted-rpc",
+    "tablecrypt.spark.require-encrypted-rpc",
+    "Refuse to run on Spark unless spark.authenticate and spark.network.crypto.enabled protect the messages of its processes.",
     scope="catalog",
     reader="tablecrypt.spark",
     default="false",
-    doc="Refuse to run on Spark unless spark.authenticate and spark.network.crypto.enabled protect the messages of its processes.",
 )
 SPARK_EXECUTOR_KEYS: Final = Choice(
-    name="tablecrypt.spark.executor-keys",
+    "tablecrypt.spark.executor-keys",
+    "kms: executors unwrap a job's key with their own rights in the KMS. spark: Spark delivers it in an encrypted broadcast.",
     scope="catalog",
     reader="tablecrypt.spark",
     choices=("kms", "spark"),
     default="kms",
-    doc="kms: executors unwrap a job's key with their own rights in the KMS. spark: Spark delivers it in an encrypted broadcast.",
 )
 KMS_TYPE: Final = Choice(
-    name="encryption.kms-type",
+    "encryption.kms-type",
+    "aws, gcp, azure, vault, local or memory.",
     scope="catalog",
     reader="tablecrypt.kms",
     to_executors=True,
     choices=("aws", "gcp", "azure", "vault", "local", "memory"),
     may_be_empty=True,
-    doc="aws, gcp, azure, vault, local or memory.",
 )
 KMS_IMPL: Final = _of_kms(
-    name="encryption.kms-impl",
+    "encryption.kms-impl",
+    "A Python class path, or one of Iceberg Java's class names for the same service. Excludes encryption.kms-type.",
     names_code=True,
-    doc="A Python class path, or one of Iceberg Java's class names for the same service. Excludes encryption.kms-type.",
 )
-PY_KMS_IMPL: Final = _of_kms(name="py-kms-impl", names_code=True, doc="PyIceberg's name for encryption.kms-impl.")
+PY_KMS_IMPL: Final = _of_kms("py-kms-impl", "PyIceberg's name for encryption.kms-impl.", names_code=True)
 ALLOWED_KEY_IDS: Final = _of_kms(
-    name="encryption.allowed-key-ids",
-    doc="Globs of master keys, separated by commas. Any other key that a table or file names is refused before the KMS is called.",
+    "encryption.allowed-key-ids",
+    "Globs of master keys, separated by commas. Any other key that a table or file names is refused before the KMS is called.",
 )
 KMS_VENDED: Final = Switch(
-    name="encryption.kms.vended",
+    "encryption.kms.vended",
+    "true: a REST catalog server may send credentials for the key service, for the keys of encryption.allowed-key-ids alone.",
     scope="catalog",
     reader="tablecrypt_catalog",
     default="false",
-    doc="true: a REST catalog server may send credentials for the key service, for the keys of encryption.allowed-key-ids alone.",
 )
 KMS_CACHE_TTL_MS: Final = _number_of_kms(
-    name="encryption.kms.cache-ttl-ms", default=str(60 * 60 * 1000), doc="How long an unwrapped KEK stays in this process's memory."
+    "encryption.kms.cache-ttl-ms", "How long an unwrapped KEK stays in this process's memory.", default=str(60 * 60 * 1000)
 )
 KMS_CACHE_MAX_KEYS: Final = _number_of_kms(
-    name="encryption.kms.cache-max-keys",
+    "encryption.kms.cache-max-keys",
+    "How many unwrapped KEKs are kept at once; the least recently used one is dropped first.",
     default="1000",
-    doc="How many unwrapped KEKs are kept at once; the least recently used one is dropped first.",
 )
 KMS_RETRY_BUDGET_MS: Final = _number_of_kms(
-    name="encryption.kms.retry-budget-ms",
+    "encryption.kms.retry-budget-ms",
+    "How long a call is retried while the KMS is unavailable or throttles; 0 means one attempt.",
     default=str(30 * 1000),
-    doc="How long a call is retried while the KMS is unavailable or throttles; 0 means one attempt.",
 )
-KMS_ENDPOINT: Final = _of_aws(name="kms.endpoint", doc="URL of the KMS, instead of the region's own. Used under an assumed role too.")
+KMS_ENDPOINT: Final = _of_aws("kms.endpoint", "URL of the KMS, instead of the region's own. Used under an assumed role too.")
 KMS_ALGORITHM_SPEC: Final = _choice_of_aws(
-    name="kms.encryption-algorithm-spec",
+    "kms.encryption-algorithm-spec",
+    "SYMMETRIC_DEFAULT, RSAES_OAEP_SHA_1 or RSAES_OAEP_SHA_256: what the master key can do.",
     choices=("SYMMETRIC_DEFAULT", "RSAES_OAEP_SHA_1", "RSAES_OAEP_SHA_256"),
     default="SYMMETRIC_DEFAULT",
-    doc="SYMMETRIC_DEFAULT, RSAES_OAEP_SHA_1 or RSAES_OAEP_SHA_256: what the master key can do.",
 )
 KMS_DATA_KEY_SPEC: Final = _choice_of_aws(
-    name="kms.data-key-spec",
+    "kms.data-key-spec",
+    "AES_128 or AES_256: the length that Java generates. tablecrypt only checks the value; its callers name the length of each key.",
     choices=("AES_128", "AES_256"),
     default="AES_256",
-    doc="AES_128 or AES_256: the length that Java generates. tablecrypt only checks the value; its callers name the length of each key.",
 )
-STS_ENDPOINT: Final = _of_aws(name="sts.endpoint", doc="URL of the STS that gives the assumed role's credentials.")
-CLIENT_REGION: Final = _of_aws(
-    name="client.region", from_server=True, doc="AWS region; else AWS_REGION, AWS_DEFAULT_REGION or the profile's."
-)
-CLIENT_PROFILE_NAME: Final = _of_aws(name="client.profile-name", doc="A profile of the AWS configuration files.")
-CLIENT_ACCESS_KEY_ID: Final = _of_aws(name="client.access-key-id", sensitive=True, doc="Static AWS credentials, with the next two.")
-CLIENT_SECRET_ACCESS_KEY: Final = _of_aws(name="client.secret-access-key", sensitive=True, doc="The secret of client.access-key-id.")
-CLIENT_SESSION_TOKEN: Final = _of_aws(name="client.session-token", sensitive=True, doc="The session token of temporary credentials.")
-CLIENT_ASSUME_ROLE_ARN: Final = _of_aws(name="client.assume-role.arn", doc="The role to assume (Java's name).")
-CLIENT_ASSUME_ROLE_REGION: Final = _of_aws(
-    name="client.assume-role.region", doc="Region of KMS and STS under the assumed role; else client.region."
-)
+STS_ENDPOINT: Final = _of_aws("sts.endpoint", "URL of the STS that gives the assumed role's credentials.")
+CLIENT_REGION: Final = _of_aws("client.region", "AWS region; else AWS_REGION, AWS_DEFAULT_REGION or the profile's.", from_server=True)
+CLIENT_PROFILE_NAME: Final = _of_aws("client.profile-name", "A profile of the AWS configuration files.")
+CLIENT_ACCESS_KEY_ID: Final = _of_aws("client.access-key-id", "Static AWS credentials, with the next two.", sensitive=True)
+CLIENT_SECRET_ACCESS_KEY: Final = _of_aws("client.secret-access-key", "The secret of client.access-key-id.", sensitive=True)
+CLIENT_SESSION_TOKEN: Final = _of_aws("client.session-token", "The session token of temporary credentials.", sensitive=True)
+CLIENT_ASSUME_ROLE_ARN: Final = _of_aws("client.assume-role.arn", "The role to assume (Java's name).")
+CLIENT_ASSUME_ROLE_REGION: Final = _of_aws("client.assume-role.region", "Region of KMS and STS under the assumed role; else client.region.")
 CLIENT_ASSUME_ROLE_SESSION_NAME: Final = _of_aws(
-    name="client.assume-role.session-name", default="tablecrypt", doc="How the role's session is named in CloudTrail."
+    "client.assume-role.session-name", "How the role's session is named in CloudTrail.", default="tablecrypt"
 )
 CLIENT_ASSUME_ROLE_EXTERNAL_ID: Final = _of_aws(
-    name="client.assume-role.external-id", sensitive=True, doc="The external id that the role's trust policy asks for."
+    "client.assume-role.external-id", "The external id that the role's trust policy asks for.", sensitive=True
 )
 CLIENT_ASSUME_ROLE_TIMEOUT_SEC: Final = WholeNumber(
-    name="client.assume-role.timeout-sec",
+    "client.assume-role.timeout-sec",
+    "Life of the role's credentials, which refresh by themselves.",
     scope="catalog",
     reader="tablecrypt.kms.aws",
     to_executors=True,
     default="3600",
-    doc="Life of the role's credentials, which refresh by themselves.",
 )
-CLIENT_ASSUME_ROLE_TAGS: Final = _of_aws(
-    name="client.assume-role.tags.", doc="Prefix: client.assume-role.tags.team=a is the session tag team=a."
-)
-CLIENT_ROLE_ARN: Final = _of_aws(name="client.role-arn", doc="PyIceberg's name for client.assume-role.arn.")
-CLIENT_ROLE_SESSION_NAME: Final = _of_aws(name="client.role-session-name", doc="PyIceberg's name for client.assume-role.session-name.")
-KMS_MEMORY_NAME: Final = _of_memory(name="kms.memory.name", default="default", doc="The keyring of this process to use. For tests.")
-KMS_LOCAL_KEY_FILE: Final = _of_local(name="kms.local.key-file", doc="Path of the key file that tablecrypt keygen made.")
-GCP_KMS_ENDPOINT: Final = _of_gcp(name="gcp.kms.endpoint", doc="URL of Cloud KMS, instead of https://cloudkms.googleapis.com.")
+CLIENT_ASSUME_ROLE_TAGS: Final = _of_aws("client.assume-role.tags.", "Prefix: client.assume-role.tags.team=a is the session tag team=a.")
+CLIENT_ROLE_ARN: Final = _of_aws("client.role-arn", "PyIceberg's name for client.assume-role.arn.")
+CLIENT_ROLE_SESSION_NAME: Final = _of_aws("client.role-session-name", "PyIceberg's name for client.assume-role.session-name.")
+KMS_MEMORY_NAME: Final = _of_memory("kms.memory.name", "The keyring of this process to use. For tests.", default="default")
+KMS_LOCAL_KEY_FILE: Final = _of_local("kms.local.key-file", "Path of the key file that tablecrypt keygen made.")
+GCP_KMS_ENDPOINT: Final = _of_gcp("gcp.kms.endpoint", "URL of Cloud KMS, instead of https://cloudkms.googleapis.com.")
 GCS_OAUTH2_TOKEN: Final = _of_gcp(
-    name="gcs.oauth2.token", sensitive=True, from_server=True, doc="An OAuth2 access token; without it, Application Default Credentials."
+    "gcs.oauth2.token", "An OAuth2 access token; without it, Application Default Credentials.", sensitive=True, from_server=True
 )
-AZURE_KEYVAULT_URL: Final = _of_azure(name="azure.keyvault.url", doc="URL of the Key Vault or Managed HSM. Required.")
+AZURE_KEYVAULT_URL: Final = _of_azure("azure.keyvault.url", "URL of the Key Vault or Managed HSM. Required.")
 AZURE_KEY_WRAP_ALGORITHM: Final = Choice(
-    name="azure.keyvault.key-wrap-algorithm",
+    "azure.keyvault.key-wrap-algorithm",
+    "RSA-OAEP-256, RSA-OAEP, A128KW, A192KW or A256KW.",
     scope="catalog",
     reader="tablecrypt.kms.azure",
     to_executors=True,
     choices=("RSA-OAEP-256", "RSA-OAEP", "A128KW", "A192KW", "A256KW"),
     default="RSA-OAEP-256",
-    doc="RSA-OAEP-256, RSA-OAEP, A128KW, A192KW or A256KW.",
 )
-ADLS_TENANT_ID: Final = _of_azure(name="adls.tenant-id", doc="Service principal, with the next two; else DefaultAzureCredential.")
-ADLS_CLIENT_ID: Final = _of_azure(name="adls.client-id", doc="The service principal's application id.")
-ADLS_CLIENT_SECRET: Final = _of_azure(name="adls.client-secret", sensitive=True, doc="The service principal's secret.")
-VAULT_URL: Final = _of_vault(name="vault.url", doc="URL of Vault or OpenBao; else VAULT_ADDR.")
-VAULT_TOKEN: Final = _of_vault(name="vault.token", sensitive=True, doc="A token; else AppRole, VAULT_TOKEN or ~/.vault-token.")
-VAULT_ROLE_ID: Final = _of_vault(name="vault.role-id", doc="AppRole login, with vault.secret-id.")
-VAULT_SECRET_ID: Final = _of_vault(name="vault.secret-id", sensitive=True, doc="The secret of vault.role-id.")
-VAULT_NAMESPACE: Final = _of_vault(name="vault.namespace", doc="Namespace; else VAULT_NAMESPACE.")
-VAULT_TRANSIT_MOUNT: Final = _of_vault(name="vault.transit-mount", default="transit", doc="Where the transit engine is mounted.")
-VAULT_CA_CERT: Final = _of_vault(name="vault.ca-cert", doc="PEM file of the server's certificate authority; else VAULT_CACERT.")
+ADLS_TENANT_ID: Final = _of_azure("adls.tenant-id", "Service principal, with the next two; else DefaultAzureCredential.")
+ADLS_CLIENT_ID: Final = _of_azure("adls.client-id", "The service principal's application id.")
+ADLS_CLIENT_SECRET: Final = _of_azure("adls.client-secret", "The service principal's secret.", sensitive=True)
+VAULT_URL: Final = _of_vault("vault.url", "URL of Vault or OpenBao; else VAULT_ADDR.")
+VAULT_TOKEN: Final = _of_vault("vault.token", "A token; else AppRole, VAULT_TOKEN or ~/.vault-token.", sensitive=True)
+VAULT_ROLE_ID: Final = _of_vault("vault.role-id", "AppRole login, with vault.secret-id.")
+VAULT_SECRET_ID: Final = _of_vault("vault.secret-id", "The secret of vault.role-id.", sensitive=True)
+VAULT_NAMESPACE: Final = _of_vault("vault.namespace", "Namespace; else VAULT_NAMESPACE.")
+VAULT_TRANSIT_MOUNT: Final = _of_vault("vault.transit-mount", "Where the transit engine is mounted.", default="transit")
+VAULT_CA_CERT: Final = _of_vault("vault.ca-cert", "PEM file of the server's certificate authority; else VAULT_CACERT.")
 
 _SERVICE_PREFIXES: Final = ("kms.", "vault.", "azure.keyvault.", "gcp.kms.")
 _OWN_PREFIXES: Final = ("encryption.", "tablecrypt.", *_SERVICE_PREFIXES)

@@ -19,7 +19,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Final
 
 from tablecrypt.errors import ConfigurationError
@@ -121,7 +121,7 @@ def check_option_names(given: Iterable[str], known: Iterable[str], what: str, pr
             raise ConfigurationError(f"{what} {name!r} is not known. Did you mean {prefix}{near}?")
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Property:
     """One property whose value is any text, or with a name that ends with a dot all that begin so.
 
@@ -131,7 +131,6 @@ class Property:
         reader: the package that reads it.
         default: what it is where it is not set.
         sensitive: its value is a credential, or part of one.
-        from_table: takes effect in a table's metadata too; other properties have no effect there.
         from_server: taken where a REST catalog server sends it; others that it sends have no effect or are refused.
         to_executors: Spark's executors get it.
         names_code: its value names a class or module that is imported, so it comes from this client's configuration alone.
@@ -139,13 +138,13 @@ class Property:
     """
 
     name: str
+    doc: str
+    _: KW_ONLY
     scope: str
     reader: str
-    doc: str
     also_of: str | None = None
     default: str | None = None
     sensitive: bool = False
-    from_table: bool = False
     from_server: bool = False
     to_executors: bool = False
     names_code: bool = False

@@ -315,8 +315,8 @@ class EncryptedRestCatalog(EncryptingCatalog, RestViews):
             return plain
 
         # Without copies of keys, which are made anew for the metadata that the server has now.
-        asked = updates
-        updates = with_copies(None if any(isinstance(each, AssertCreate) for each in requirements) else table.metadata, updates)
+        asked, creates = updates, any(isinstance(each, AssertCreate) for each in requirements)
+        updates = with_copies(None if creates else table.metadata, updates)
         staged = update_table_metadata(table.metadata, updates)
         if is_migration:
             check_migration(staged)
@@ -324,15 +324,14 @@ class EncryptedRestCatalog(EncryptingCatalog, RestViews):
             check_commit(table.metadata, staged)
 
         assert isinstance(staged, EncryptedTableMetadata)
-        is_new = is_migration or any(isinstance(each, AssertCreate) for each in requirements)
         # A table that this commit makes has no protection that others could have changed.
-        if depends_on_protection(updates) and not is_new:
+        if depends_on_protection(updates) and not (is_migration or creates):
             self._check_on_current(table, requirements, asked)
         # Begun before the commit is sent, so that what others commit meanwhile is no rollback.
         pin_check = self.client_pins.begin_check(table.name())
         request = _request(table, requirements, _with_keks(updates, staged))
         answer = _parsed(CommitAnswer, self.request_commit(table, request), table.name())
-        if any(isinstance(each, AssertCreate) for each in requirements):
+        if creates:
             with self._dropping_again(table.name(), answer.metadata, staged.snapshots, PlaintextRefusedError):
                 _check_version(table.name(), answer.metadata)
         check_metadata(self.client_properties, table.name(), answer.metadata, answer.metadata_location)

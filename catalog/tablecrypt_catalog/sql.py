@@ -251,7 +251,7 @@ class EncryptedSqlCatalog(EncryptionMixin, SqlCatalogAdapter):
         """
         with Session(self.engine) as session:
             if not self.delete_row(session, identifier):
-                raise NoSuchTableError(f"Table does not exist: {'.'.join(row_names(identifier))}")
+                raise NoSuchTableError(f"Table does not exist: {_shown(identifier)}")
             delete_pin(session, self.name, row_names(identifier))
             session.commit()
         self.client_pins.forget(identifier)
@@ -330,7 +330,7 @@ class EncryptedSqlCatalog(EncryptionMixin, SqlCatalogAdapter):
                 raise
 
             raise ConfigurationError(
-                f"{'.'.join(row_names(identifier))}: its metadata {location} would be {os.path.abspath(location)}, and is not there: its "
+                f"{_shown(identifier)}: its metadata {location} would be {os.path.abspath(location)}, and is not there: its "
                 "location is relative to the current folder. Run this in the folder in which the table was made"
             ) from error
 
@@ -345,7 +345,7 @@ class EncryptedSqlCatalog(EncryptionMixin, SqlCatalogAdapter):
         with Session(self.engine) as session:
             row = session.execute(self._row_and_pin, self._row_key(identifier)).mappings().first()
         if row is None or not row["metadata_location"]:
-            raise NoSuchTableError(f"Table does not exist: {'.'.join(row_names(identifier))}")
+            raise NoSuchTableError(f"Table does not exist: {_shown(identifier)}")
 
         return row["metadata_location"], pin_of_row(row)
 
@@ -356,7 +356,7 @@ class EncryptedSqlCatalog(EncryptionMixin, SqlCatalogAdapter):
     def _verified(
         self, identifier: str | Identifier, pin: TableVersion | None, seen: TableVersion, moved: Moves = NO_MOVES
     ) -> TableVersion | None:
-        return TrustedTable(".".join(row_names(identifier)), pin).verify_update(seen, self._pinned_as(identifier, pin, seen), moved)
+        return TrustedTable(_shown(identifier), pin).verify_update(seen, self._pinned_as(identifier, pin, seen), moved)
 
     def _pinned_as(self, identifier: str | Identifier, pin: TableVersion | None, seen: TableVersion) -> str | None:
         if pin is None or pin.table_uuid == seen.table_uuid:
@@ -382,7 +382,7 @@ class EncryptedSqlCatalog(EncryptionMixin, SqlCatalogAdapter):
                 session.commit()
         except DBAPIError as error:
             # Another client pinned it first, or this one may only read.
-            logger.info("the pin of %s was not written: %s", ".".join(row_names(identifier)), error)
+            logger.info("the pin of %s was not written: %s", _shown(identifier), error)
 
     def _insert(
         self, identifier: str | Identifier, seen: TableVersion, moved: Moves = NO_MOVES, is_proven: bool = True
@@ -392,7 +392,7 @@ class EncryptedSqlCatalog(EncryptionMixin, SqlCatalogAdapter):
             try:
                 self.insert_row(session, identifier, seen.metadata_location)
             except IntegrityError as error:
-                raise TableAlreadyExistsError(f"Table {'.'.join(row_names(identifier))} already exists") from error
+                raise TableAlreadyExistsError(f"Table {_shown(identifier)} already exists") from error
 
             pin = self._move_pin(session, identifier, seen, moved, is_proven)
             self._finish(session, identifier, seen)
@@ -431,7 +431,7 @@ class EncryptedSqlCatalog(EncryptionMixin, SqlCatalogAdapter):
             session.commit()
         except DBAPIError as error:
             raise CommitStateUnknownException(
-                f"{'.'.join(row_names(identifier))}: the database did not confirm the commit of {seen.metadata_location}, which may have "
+                f"{_shown(identifier)}: the database did not confirm the commit of {seen.metadata_location}, which may have "
                 f"landed: load the table and look before you write again. No file was deleted. {error}"
             ) from error
 
@@ -485,13 +485,17 @@ class EncryptedSqlCatalog(EncryptionMixin, SqlCatalogAdapter):
     def _refuse_plaintext(self, identifier: str | Identifier) -> None:
         with Session(self.engine) as session:
             pin = find_pin(session, self.name, row_names(identifier))
-        TrustedTable(".".join(row_names(identifier)), pin).refuse_plaintext()
+        TrustedTable(_shown(identifier), pin).refuse_plaintext()
 
     def _refuse_existing(self, identifier: str | Identifier) -> None:
         """Refuse a name that is taken before anything is written. Whoever takes it meanwhile is found by the insertion."""
         with Session(self.engine) as session:
             if session.execute(select(ROWS.c.table_name).where(self.is_row), self._row_key(identifier)).first() is not None:
-                raise TableAlreadyExistsError(f"Table {'.'.join(row_names(identifier))} already exists")
+                raise TableAlreadyExistsError(f"Table {_shown(identifier)} already exists")
+
+
+def _shown(identifier: str | Identifier) -> str:
+    return ".".join(row_names(identifier))
 
 
 def _keep(file: MetadataFile, metadata: EncryptedTableMetadata) -> None:

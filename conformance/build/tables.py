@@ -35,7 +35,7 @@ from conformance.adapters.tablecrypt_parts import properties
 from conformance.build.fixed import FIXED
 from conformance.verdicts import ROOT
 from tablecrypt import maintenance
-from tablecrypt.table.deletion_vectors import RowDelta
+from tablecrypt.table.deletes import RowDelta
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt_catalog import EncryptedInMemoryCatalog
 from tests.support.table_files import TableFiles

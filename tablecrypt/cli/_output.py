@@ -241,7 +241,7 @@ def progress_shown(settings: Settings, clock: Callable[[], float] = time.monoton
     elif settings.progress:
         yield _Lines(clock).hear
     else:
-        from tablecrypt.maintenance.progress import no_progress
+        from tablecrypt.maintenance.operation import no_progress
 
         yield no_progress
 

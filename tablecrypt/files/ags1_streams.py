@@ -158,7 +158,7 @@ class Ags1InputStream:
     def __enter__(self) -> Ags1InputStream:
         return self
 
-    def __exit__(self, exctype: type[BaseException] | None, excinst: BaseException | None, exctb: TracebackType | None) -> None:
+    def __exit__(self, *raised: object) -> None:
         self.close()
 
     def _check_open(self) -> None:

@@ -11,6 +11,7 @@ deleted and refused with PlaintextRefusedError. Only a few bytes are kept of wha
 
 from __future__ import annotations
 
+import json
 import logging
 import re
 from contextlib import suppress
@@ -21,7 +22,6 @@ from pyiceberg.io import FileIO, InputFile, OutputFile, OutputStream
 
 from tablecrypt import _magics as magics
 from tablecrypt._bytes import flat_view, write_all
-from tablecrypt._parsed_json import ParsedJson
 from tablecrypt.crypto import ags1
 from tablecrypt.errors import FormatError, PlaintextRefusedError
 from tablecrypt.files.ags1_streams import NewFileStream
@@ -237,6 +237,6 @@ def _may_begin(content: RawContent, first: bytes) -> bool:
 
 def _is_wrapped_keys(stored: bytearray) -> bool:
     try:
-        return are_wrapped_keys(ParsedJson(bytes(stored)).document)
-    except ValueError:
+        return are_wrapped_keys(json.loads(stored.decode()))
+    except (ValueError, RecursionError):
         return False

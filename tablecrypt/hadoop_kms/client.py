@@ -19,7 +19,6 @@ from __future__ import annotations
 import base64
 import json
 import re
-import secrets
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import quote, urlsplit
@@ -40,7 +39,7 @@ from tablecrypt.errors import (
 from tablecrypt.hadoop_kms.requests import decode_base64, sent_iv
 from tablecrypt.kms.redaction import key_call, silence_in_key_calls
 from tablecrypt.kms.resilient import AllowedKeys, RetryPolicy
-from tablecrypt.orc.key_providers import KeyProviderKind, LocalKey, MasterKeyVersion, check_local_key_length
+from tablecrypt.orc.key_providers import DerivingProvider, MasterKeyVersion, check_local_key_length
 from tablecrypt.properties import KMS_RETRY_BUDGET_MS
 
 if TYPE_CHECKING:
@@ -56,7 +55,7 @@ _HADOOP_URI: Final = re.compile(r"kms://(?P<scheme>https?)@(?P<hosts>[^/:]+)(?P<
 _NAME: Final = re.compile(r"[^@/\x00-\x1f\x7f]{1,255}")
 
 
-class HadoopKmsKeys:
+class HadoopKmsKeys(DerivingProvider):
     """The keys of one KMS, as one user.
 
     Args:
@@ -67,7 +66,6 @@ class HadoopKmsKeys:
         client_certificate: PEM file with a client certificate and its private key, or one file for each.
         ca: PEM file of the authority that must have issued the server's certificate; the system's by default.
         retry: how long to keep trying while no host is available.
-        random: returns the given number of unpredictable bytes.
         allowed_key_ids: globs of the keys of that KMS which files and callers may name; None allows every key. Any other is refused with
             MasterKeyRefusedError before the KMS is asked.
     """
@@ -81,7 +79,6 @@ class HadoopKmsKeys:
         client_certificate: str | tuple[str, str] | None = None,
         ca: str | None = None,
         retry: RetryPolicy | None = None,
-        random: Callable[[int], bytes] = secrets.token_bytes,
         allowed_key_ids: str | Iterable[str] | None = None,
     ) -> None:
         self._allowed = AllowedKeys.listed(allowed_key_ids)
@@ -91,12 +88,7 @@ class HadoopKmsKeys:
         self._client_certificate = client_certificate
         self._ca = ca
         self._retry = retry if retry is not None else RetryPolicy(budget_seconds=KMS_RETRY_BUDGET_MS.whole_number({}) / 1000)
-        self._random = random
         self._session = PerProcess(self._connect)
-
-    @property
-    def kind(self) -> KeyProviderKind:
-        return KeyProviderKind.HADOOP
 
     def current_version(self, name: str) -> MasterKeyVersion:
         self._allowed.check((name,), "the writer of an ORC file")
@@ -111,10 +103,6 @@ class HadoopKmsKeys:
         check_local_key_length(bits // 8)
 
         return MasterKeyVersion(name, versions - 1, bits // 8)
-
-    def create_local_key(self, master: MasterKeyVersion) -> LocalKey:
-        encrypted = self._random(master.length)
-        return LocalKey(encrypted, self.decrypt_local_key(master, encrypted))
 
     def decrypt_local_key(self, master: MasterKeyVersion, encrypted: bytes) -> Secret:
         # The name stands in the file's tail, which nothing authenticates: it must not choose among all keys of the KMS.

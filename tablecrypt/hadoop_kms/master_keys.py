@@ -39,7 +39,7 @@ from tablecrypt.errors import AuthenticationError, ConfigurationError, FormatErr
 from tablecrypt.kms.client import KeyManagementClient
 from tablecrypt.kms.local_file import changed_key_file
 from tablecrypt.kms.resilient import generate_key, unwrap_key
-from tablecrypt.orc.key_providers import KeyProviderKind, LocalKey, MasterKeyVersion, check_local_key_length, derive_local_key
+from tablecrypt.orc.key_providers import DerivingProvider, MasterKeyVersion, check_local_key_length, derive_local_key
 
 _MAX_BYTES: Final = 4 * 1024 * 1024
 _ENTRY_KEY_LENGTH: Final = 32
@@ -78,17 +78,12 @@ class KeyDescription:
     created: int
 
 
-class MasterKeyFile:
+class MasterKeyFile(DerivingProvider):
     """A provider of the master keys in `path`, which `client` unwraps. Safe to use from many threads."""
 
-    def __init__(self, path: Path, client: KeyManagementClient, random: Callable[[int], bytes] = secrets.token_bytes) -> None:
+    def __init__(self, path: Path, client: KeyManagementClient) -> None:
         self._path = path
         self._client = client
-        self._random = random
-
-    @property
-    def kind(self) -> KeyProviderKind:
-        return KeyProviderKind.HADOOP
 
     def names(self) -> list[str]:
         """Return the names of all keys."""
@@ -102,10 +97,6 @@ class MasterKeyFile:
     def current_version(self, name: str) -> MasterKeyVersion:
         described = self.describe(name)
         return MasterKeyVersion(name, described.versions - 1, described.length)
-
-    def create_local_key(self, master: MasterKeyVersion) -> LocalKey:
-        encrypted = self._random(master.length)
-        return LocalKey(encrypted, self.decrypt_local_key(master, encrypted))
 
     def decrypt_local_key(self, master: MasterKeyVersion, encrypted: bytes) -> Secret:
         versions = _versions(self._path, _read(self._path), master.name)

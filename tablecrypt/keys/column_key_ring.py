@@ -387,25 +387,24 @@ class ColumnKeyMaker:
         """Return a column key's entry as one that was made for a table: this one, or a copy of it. Raises as `column_key`."""
         return self._again(ring, entry, kek_of(ring, entry), {**_mark(entry), **_of(table_uuid)})
 
-    def rewrapped(self, ring: KeyRing, kek: EncryptedKey, from_key_id: str | None = None) -> EncryptedKey:
+    def rewrapped(self, ring: KeyRing, kek: EncryptedKey) -> EncryptedKey:
         """Return a column KEK's entry, wrapped by the newest version of its master key, after it has opened the column keys below it.
 
         Args:
             ring: with the column keys.
             kek: the entry.
-            from_key_id: the master key that wraps it now, where an alias meant another key then.
 
         Raises:
             AuthenticationError: it is not wrapped by that master key, or does not open a column key.
             KmsError: the KMS refused one of the two keys, or answered wrongly.
         """
         master_key_id = self.check_column_kek(kek)
-        old, from_key_id = kek.wrapped_bytes(), from_key_id or master_key_id
-        key = unwrap_kek(self.kms, old, from_key_id, f"column KEK {kek.key_id}")
+        old = kek.wrapped_bytes()
+        key = unwrap_kek(self.kms, old, master_key_id, f"column KEK {kek.key_id}")
         # Proof that this KEK is that of these keys, before its old wrapping is replaced.
         for entry in (entry for entry in ring.column_keys if entry.encrypted_by_id == kek.key_id):
             AesGcm(key).decrypt(entry.wrapped_bytes(), _aad_of(kek, entry))
-        wrapped = rewrap_key(self.kms, old, master_key_id, from_key_id, key)
+        wrapped = rewrap_key(self.kms, old, master_key_id, master_key_id, key)
 
         return kek.model_copy(update={"encrypted_key_metadata": _base64(wrapped)})
 

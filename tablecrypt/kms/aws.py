@@ -17,7 +17,6 @@ service's own words stay in the chained exception; no request or answer is quote
 from __future__ import annotations
 
 import os
-import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -35,7 +34,7 @@ from tablecrypt.errors import (
     MissingExtraError,
     TablecryptError,
 )
-from tablecrypt.kms.client import GeneratedKey, check_key_length
+from tablecrypt.kms.client import GeneratedKey, check_key_length, generate_by_wrapping
 from tablecrypt.kms.redaction import key_call, silence_in_key_calls
 from tablecrypt.properties import (
     CLIENT_ACCESS_KEY_ID,
@@ -371,8 +370,7 @@ class AwsKeyManagementClient:
         check_key_length(length)
         # GenerateDataKey works with symmetric keys alone, so the key is drawn here and wrapped.
         if self._algorithm != _SYMMETRIC:
-            key = secrets.token_bytes(length)
-            return GeneratedKey(key=key, wrapped_key=self.wrap_key(key, wrapping_key_id))
+            return generate_by_wrapping(self, wrapping_key_id, length)
 
         with _errors("kms:GenerateDataKey", wrapping_key_id):
             answer = self._client.get().generate_data_key(KeyId=wrapping_key_id, NumberOfBytes=length)

@@ -14,8 +14,7 @@ from __future__ import annotations
 
 import base64
 import re
-import secrets
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Final
 
@@ -31,7 +30,7 @@ from tablecrypt.errors import (
     MissingExtraError,
     TablecryptError,
 )
-from tablecrypt.kms.client import GeneratedKey, check_key_length, generate_by_wrapping
+from tablecrypt.kms.client import WrappingClient, check_key_length
 from tablecrypt.properties import ADLS_CLIENT_ID, ADLS_CLIENT_SECRET, ADLS_TENANT_ID, AZURE_KEY_WRAP_ALGORITHM, AZURE_KEYVAULT_URL
 
 try:
@@ -47,7 +46,7 @@ except ModuleNotFoundError as error:
 _KEY_ID: Final = re.compile(r"(?P<name>[0-9A-Za-z-]{1,127})(/(?P<version>[0-9a-f]{32}))?")
 
 
-class AzureKeyManagementClient:
+class AzureKeyManagementClient(WrappingClient):
     """Wraps keys with a key of the vault `azure.keyvault.url`. The wrapping key id is the key's name ("orders"), or name/version.
 
     A name alone means the key's current version. After a rotation in the vault the old version is no longer asked, so older KEKs
@@ -63,9 +62,7 @@ class AzureKeyManagementClient:
     Key Vault generates no data keys: `generate_key` draws the key in this process and wraps it.
     """
 
-    def __init__(
-        self, properties: Mapping[str, str], credential: TokenCredential | None = None, random: Callable[[int], bytes] = secrets.token_bytes
-    ) -> None:
+    def __init__(self, properties: Mapping[str, str], credential: TokenCredential | None = None) -> None:
         self._url = properties.get(AZURE_KEYVAULT_URL.name, "")
         # Keys and the caller's token cross the network in each request.
         if not self._url.startswith("https://"):
@@ -75,7 +72,6 @@ class AzureKeyManagementClient:
         self._algorithm = algorithm
         self._principal = _service_principal(properties)
         self._credential = credential
-        self._random = random
         self._client = PerProcess(self._connect)
 
     def wrap_key(self, key: bytes, wrapping_key_id: str) -> bytes:
@@ -84,9 +80,6 @@ class AzureKeyManagementClient:
 
     def unwrap_key(self, wrapped_key: bytes, wrapping_key_id: str) -> bytes:
         return self._ask("unwrapKey", wrapping_key_id, wrapped_key)
-
-    def generate_key(self, wrapping_key_id: str, length: int = 16) -> GeneratedKey:
-        return generate_by_wrapping(self, wrapping_key_id, length, self._random)
 
     def close(self) -> None:
         client = self._client.drop()

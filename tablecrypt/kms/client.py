@@ -123,7 +123,16 @@ def generate_by_wrapping(
     return GeneratedKey(key=key, wrapped_key=client.wrap_key(key, wrapping_key_id))
 
 
-def wrap_with_master_key(key: bytes, versions: Mapping[int, Secret], wrapping_key_id: str, random: Callable[[int], bytes]) -> bytes:
+class WrappingClient(KeyManagementClient, Protocol):
+    """A key management service that generates no keys: each is made in this process, and wrapped."""
+
+    def generate_key(self, wrapping_key_id: str, length: int = 16) -> GeneratedKey:
+        return generate_by_wrapping(self, wrapping_key_id, length)
+
+
+def wrap_with_master_key(
+    key: bytes, versions: Mapping[int, Secret], wrapping_key_id: str, random: Callable[[int], bytes] = secrets.token_bytes
+) -> bytes:
     """Wrap `key` under the newest of a master key's versions. `random(12)` gives the nonce."""
     newest = max(versions)
     encrypted = AesGcm(versions[newest]).encrypt(random(NONCE_LENGTH), key, wrapping_key_id.encode())

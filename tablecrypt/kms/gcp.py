@@ -8,8 +8,7 @@ Requests go over the SDK's REST transport. gRPC carries the same calls but does 
 from __future__ import annotations
 
 import re
-import secrets
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Final
 
@@ -27,7 +26,7 @@ from tablecrypt.errors import (
     MissingExtraError,
     TablecryptError,
 )
-from tablecrypt.kms.client import GeneratedKey, check_key_length, generate_by_wrapping
+from tablecrypt.kms.client import WrappingClient, check_key_length
 from tablecrypt.kms.redaction import key_call, silence_in_key_calls
 from tablecrypt.properties import GCP_KMS_ENDPOINT, GCS_OAUTH2_TOKEN
 
@@ -46,7 +45,7 @@ _TIMEOUT_SECONDS: Final = 10.0
 _KEY_NAME: Final = re.compile(r"projects/[\w.:-]+/locations/[\w-]+/keyRings/[\w-]+/cryptoKeys/[\w-]+", re.ASCII)
 
 
-class GcpKeyManagementClient:
+class GcpKeyManagementClient(WrappingClient):
     """Wraps keys with Cloud KMS. The wrapping key id is the resource name projects/…/locations/…/keyRings/…/cryptoKeys/…, without a
     version: Cloud KMS wraps with the primary version and finds the right one to unwrap, so its rotation needs nothing here.
 
@@ -60,10 +59,9 @@ class GcpKeyManagementClient:
     Cloud KMS generates no data keys: `generate_key` draws the key in this process and wraps it.
     """
 
-    def __init__(self, properties: Mapping[str, str], random: Callable[[int], bytes] = secrets.token_bytes) -> None:
+    def __init__(self, properties: Mapping[str, str]) -> None:
         self._endpoint = properties.get(GCP_KMS_ENDPOINT.name)
         self._token = properties.get(GCS_OAUTH2_TOKEN.name)
-        self._random = random
         self._client = PerProcess(self._connect)
 
     def wrap_key(self, key: bytes, wrapping_key_id: str) -> bytes:
@@ -81,9 +79,6 @@ class GcpKeyManagementClient:
                 request={"name": wrapping_key_id, "ciphertext": wrapped_key}, retry=None, timeout=_TIMEOUT_SECONDS
             )
             return bytes(answer.plaintext)
-
-    def generate_key(self, wrapping_key_id: str, length: int = 16) -> GeneratedKey:
-        return generate_by_wrapping(self, wrapping_key_id, length, self._random)
 
     def close(self) -> None:
         client = self._client.drop()

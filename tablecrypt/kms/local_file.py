@@ -32,7 +32,7 @@ from tablecrypt.arguments import file_path
 from tablecrypt.crypto.aes_gcm import KEY_LENGTHS
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import AuthenticationError, ConfigurationError, FormatError, KeyNotFoundError, with_sentence
-from tablecrypt.kms.client import GeneratedKey, check_key_length, generate_by_wrapping, unwrap_with_master_key, wrap_with_master_key
+from tablecrypt.kms.client import WrappingClient, check_key_length, unwrap_with_master_key, wrap_with_master_key
 from tablecrypt.properties import KMS_LOCAL_KEY_FILE
 from tablecrypt.setting_kinds import did_you_mean
 
@@ -189,7 +189,7 @@ def _decode_key(path: Path, key_id: str, text: object) -> Secret:
     return Secret(key)
 
 
-class LocalFileKeyManagementClient:
+class LocalFileKeyManagementClient(WrappingClient):
     """Wraps keys with the master keys of a key file that `tablecrypt keygen` made.
 
     Properties: `kms.local.key-file`, the path ("~" is the home folder). Required.
@@ -198,12 +198,11 @@ class LocalFileKeyManagementClient:
     The file is read at each call, so a rotated key takes effect at once and no master key stays in this object.
     """
 
-    def __init__(self, properties: Mapping[str, str], random: Callable[[int], bytes] = secrets.token_bytes) -> None:
+    def __init__(self, properties: Mapping[str, str]) -> None:
         path = properties.get(KMS_LOCAL_KEY_FILE.name)
         if not path:
             raise ConfigurationError(f"set {KMS_LOCAL_KEY_FILE.name} to the path of a key file; tablecrypt keygen makes one")
         self._path = file_path(KMS_LOCAL_KEY_FILE.name, path)
-        self._random = random
 
     def wrap_key(self, key: bytes, wrapping_key_id: str) -> bytes:
         check_key_length(len(key))
@@ -215,7 +214,7 @@ class LocalFileKeyManagementClient:
                 "make another with tablecrypt keygen --new-version"
             )
 
-        return wrap_with_master_key(key, versions, wrapping_key_id, self._random)
+        return wrap_with_master_key(key, versions, wrapping_key_id)
 
     def unwrap_key(self, wrapped_key: bytes, wrapping_key_id: str) -> bytes:
         versions = self._versions(wrapping_key_id)
@@ -223,9 +222,6 @@ class LocalFileKeyManagementClient:
             return unwrap_with_master_key(wrapped_key, versions, wrapping_key_id)
         except (AuthenticationError, FormatError, KeyNotFoundError) as error:
             raise with_sentence(error, f"The key file is {self._path.absolute()}") from error
-
-    def generate_key(self, wrapping_key_id: str, length: int = 16) -> GeneratedKey:
-        return generate_by_wrapping(self, wrapping_key_id, length, self._random)
 
     def close(self) -> None:
         """Do nothing: the file is open only during a call."""

@@ -10,8 +10,7 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final, cast
 
 import requests
@@ -82,14 +81,13 @@ class VaultKeyManagementClient:
     takes the token; VAULT_TOKEN; ~/.vault-token. The server is `vault.url` or VAULT_ADDR; see tablecrypt/properties.py for the rest.
     """
 
-    def __init__(self, properties: Mapping[str, str], random: Callable[[int], bytes] = secrets.token_bytes) -> None:
+    def __init__(self, properties: Mapping[str, str]) -> None:
         self._url = properties.get(VAULT_URL.name)
         self._mount = VAULT_TRANSIT_MOUNT.read(properties)
         self._token = properties.get(VAULT_TOKEN.name)
         self._namespace = properties.get(VAULT_NAMESPACE.name)
         self._ca_cert = properties.get(VAULT_CA_CERT.name)
         self._role = _app_role(properties)
-        self._random = random
         self._client = PerProcess(self._connect)
 
     def wrap_key(self, key: bytes, wrapping_key_id: str) -> bytes:
@@ -111,7 +109,7 @@ class VaultKeyManagementClient:
         check_key_length(length)
         bits = _GENERATED_BITS.get(length)
         if bits is None:
-            return generate_by_wrapping(self, wrapping_key_id, length, self._random)
+            return generate_by_wrapping(self, wrapping_key_id, length)
         data = self._ask("datakey/plaintext", wrapping_key_id, bits=bits)
         return GeneratedKey(key=_decode(_text(data, "plaintext")), wrapped_key=_text(data, "ciphertext").encode())
 

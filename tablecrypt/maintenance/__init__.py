@@ -39,7 +39,7 @@ from tablecrypt.maintenance.columns.key_changes import (
 from tablecrypt.maintenance.compaction import Compacted, compact
 from tablecrypt.maintenance.erasure.operation import erase
 from tablecrypt.maintenance.erasure.result import Erased, ErasedRef, HiddenColumn, Searched, TableState
-from tablecrypt.maintenance.progress import Progress, ProgressListener
+from tablecrypt.maintenance.operation import Progress, ProgressListener
 from tablecrypt.maintenance.reachable import inspect
 from tablecrypt.maintenance.report.bundle import Evidence, write_evidence
 from tablecrypt.maintenance.runner import Runner

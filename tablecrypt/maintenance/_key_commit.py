@@ -22,7 +22,7 @@ from __future__ import annotations
 import logging
 import secrets
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Generic, Literal, Protocol, TypeVar, cast
 
@@ -36,12 +36,12 @@ from pyiceberg.utils.properties import property_as_int
 
 from tablecrypt.errors import KeyNotFoundError
 from tablecrypt.keys.key_ring import EncryptedKey, KeyRing
-from tablecrypt.maintenance._tables import reload
+from tablecrypt.maintenance.operation import reload
 from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.shares import said_of_shares
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import name_of
-from tablecrypt.table.updates import AddEncryptionKeyUpdate, RemoveEncryptionKeyUpdate
+from tablecrypt.table.updates import added_keys
 
 logger = logging.getLogger(__name__)
 
@@ -89,21 +89,6 @@ class AssertKeysUnchanged(ValidatableTableRequirement):
         """Raise CommitFailedException where the base of the commit has other keys, snapshots or shares."""
         if not isinstance(base_metadata, EncryptedTableMetadata) or AssertKeysUnchanged.of(base_metadata) != self:
             raise CommitFailedException("Requirement failed: snapshots, encryption keys or shares have changed meanwhile")
-
-
-def replaced_key(entry: EncryptedKey) -> tuple[TableUpdate, TableUpdate]:
-    """Return the updates that give an entry of encryption-keys another value under the same id."""
-    return cast("TableUpdate", RemoveEncryptionKeyUpdate(key_id=entry.key_id)), cast("TableUpdate", AddEncryptionKeyUpdate(key=entry))
-
-
-def added_keys(entries: Iterable[EncryptedKey]) -> tuple[TableUpdate, ...]:
-    """Return the updates that add entries to encryption-keys."""
-    return tuple(cast("TableUpdate", AddEncryptionKeyUpdate(key=entry)) for entry in entries)
-
-
-def removed_keys(key_ids: Iterable[str]) -> tuple[TableUpdate, ...]:
-    """Return the updates that remove entries from encryption-keys."""
-    return tuple(cast("TableUpdate", RemoveEncryptionKeyUpdate(key_id=key_id)) for key_id in key_ids)
 
 
 def commit_keys(

@@ -52,15 +52,14 @@ from tablecrypt.keys.key_ring import EncryptedKey, KeyChain
 from tablecrypt.keys.manager import EncryptionManager
 from tablecrypt.kms.client import GeneratedKey, KeyManagementClient
 from tablecrypt.kms.resilient import unwrap_key
-from tablecrypt.maintenance._key_commit import added_keys, commit_keys, removed_keys, replaced_key
-from tablecrypt.maintenance._tables import check_own_manifests, reload
-from tablecrypt.maintenance.progress import Counted, OperationResult, Progress, ProgressListener, no_progress
+from tablecrypt.maintenance._key_commit import commit_keys
+from tablecrypt.maintenance.operation import Counted, OperationResult, Progress, ProgressListener, check_own_manifests, no_progress, reload
 from tablecrypt.printable import counted, shown
 from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata
 from tablecrypt.table.shares import NamedRecord, named_records, read_record
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import TableFileIO, name_of
-from tablecrypt.table.updates import check_snapshots_have_keys
+from tablecrypt.table.updates import added_keys, check_snapshots_have_keys, removed_keys, replaced_key
 
 logger = logging.getLogger(__name__)
 

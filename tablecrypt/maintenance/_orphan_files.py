@@ -29,11 +29,18 @@ from pyiceberg.utils.concurrent import ExecutorFactory
 from tablecrypt.arguments import checked_arguments
 from tablecrypt.errors import ConfigurationError, FormatError
 from tablecrypt.files.deletion import DeletionScope, is_share_record_name
-from tablecrypt.files.listing import StoredFile, stored_files
 from tablecrypt.files.raw_output import TABLE_METADATA_SUFFIXES
+from tablecrypt.files.stores import StoredFile, stored_files
 from tablecrypt.maintenance._storage import canonical, remove_empty_folders
-from tablecrypt.maintenance._tables import checked_moment, reload, require_encrypted
-from tablecrypt.maintenance.progress import Counted, OperationResult, ProgressListener, no_progress
+from tablecrypt.maintenance.operation import (
+    Counted,
+    OperationResult,
+    ProgressListener,
+    checked_moment,
+    no_progress,
+    reload,
+    require_encrypted,
+)
 from tablecrypt.printable import bytes_shown, counted, shown
 from tablecrypt.table._pyiceberg.statistics import statistics_locations
 from tablecrypt.table.metadata import read_named_metadata_file

@@ -48,14 +48,19 @@ from tablecrypt.maintenance._file_rewrite import (
     commit_replacement,
     write_again,
 )
-from tablecrypt.maintenance._tables import checked_condition, checked_moment, require_encrypted
 from tablecrypt.maintenance.columns.blanking import BLANKED
 from tablecrypt.maintenance.columns.reencryption import protected_files, write_protected
-from tablecrypt.maintenance.progress import OperationResult, ProgressListener, no_progress
+from tablecrypt.maintenance.operation import (
+    OperationResult,
+    ProgressListener,
+    checked_condition,
+    checked_moment,
+    no_progress,
+    require_encrypted,
+)
 from tablecrypt.maintenance.runner import FileDone, FileWork, Runner, runner_or_threads
 from tablecrypt.manifests.avro_columns import Mask
-from tablecrypt.manifests.entries import Entries
-from tablecrypt.manifests.entry_columns import Column
+from tablecrypt.manifests.entries import Column, Entries
 from tablecrypt.manifests.records import EncryptedDataFile, is_deletion_vector, key_metadata_of, refuse_another_name
 from tablecrypt.printable import bytes_shown, counted, shown
 from tablecrypt.table.metadata import EncryptedTableMetadata, has_column_keys

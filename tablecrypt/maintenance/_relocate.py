@@ -26,7 +26,7 @@ from tablecrypt.arguments import check_text, checked_arguments
 from tablecrypt.errors import ConfigurationError, PlaintextRefusedError, TamperedFileError
 from tablecrypt.files.deletion import DeletionScope
 from tablecrypt.files.encrypting_file_io import refuse_restricted
-from tablecrypt.files.listing import stored_files
+from tablecrypt.files.stores import stored_files
 from tablecrypt.keys.column_keys import ColumnPolicy
 from tablecrypt.keys.key_ring import KeyRing
 from tablecrypt.keys.manager import EncryptionManager
@@ -41,8 +41,7 @@ from tablecrypt.maintenance._relocate_metadata import (
     only_snapshots,
 )
 from tablecrypt.maintenance._storage import canonical, write_metadata
-from tablecrypt.maintenance._tables import check_new_name, check_own_manifests, reload
-from tablecrypt.maintenance.progress import OperationResult, ProgressListener, no_progress
+from tablecrypt.maintenance.operation import OperationResult, ProgressListener, check_new_name, check_own_manifests, no_progress, reload
 from tablecrypt.maintenance.reachable import FileKind, ReachableFile, reachable_files
 from tablecrypt.maintenance.runner import FileWork, Runner, run_counted, runner_or_threads
 from tablecrypt.manifests.manifest_list import read_manifest_list

@@ -37,8 +37,7 @@ from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.files.raw_output import RawContent
 from tablecrypt.maintenance.runner import FileDone
 from tablecrypt.parquet.uniform import ReadRequest, UniformParquetFile, UniformParquetWriter
-from tablecrypt.table.deletes import position_delete_columns
-from tablecrypt.table.deletion_vectors import with_other_paths
+from tablecrypt.table.deletes import position_delete_columns, with_other_paths
 from tablecrypt.table.table_files import RunNames
 
 _LOCATION: Final = re.compile(r"(?:(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*):)?/*(?P<rest>.*)", re.DOTALL)

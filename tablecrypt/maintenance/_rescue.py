@@ -45,15 +45,14 @@ from tablecrypt.errors import (
 )
 from tablecrypt.keys.column_keys import ColumnPolicy
 from tablecrypt.keys.key_ring import EncryptedKey, KeyChain, KeyRing, is_gone, is_own, stored_entries
-from tablecrypt.maintenance._key_commit import added_keys, commit_keys, replaced_key
+from tablecrypt.maintenance._key_commit import commit_keys
 from tablecrypt.maintenance._storage import OlderMetadata, older_metadata, read_older
-from tablecrypt.maintenance._tables import reload
-from tablecrypt.maintenance.progress import Counted, OperationResult, ProgressListener, no_progress
+from tablecrypt.maintenance.operation import Counted, OperationResult, ProgressListener, no_progress, reload
 from tablecrypt.printable import counted, shown
 from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import name_of
-from tablecrypt.table.updates import lost_column_keys, removed_snapshots
+from tablecrypt.table.updates import added_keys, lost_column_keys, removed_snapshots, replaced_key
 
 _DOES_NOT_OPEN = (AuthenticationError, FormatError, KeyIdChangedError, KeyNotFoundError)
 _NOWHERE: Final = "is in no metadata file that was found: give one that holds it, or shred_column ends the column's earlier values"

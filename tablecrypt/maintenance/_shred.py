@@ -36,13 +36,21 @@ from tablecrypt.arguments import checked_arguments
 from tablecrypt.errors import ConfigurationError, MissingExtraError
 from tablecrypt.files.raw_output import TABLE_METADATA_SUFFIXES
 from tablecrypt.keys.key_ring import EncryptedKey
-from tablecrypt.maintenance._key_commit import commit_keys, removed_keys
+from tablecrypt.maintenance._key_commit import commit_keys
 from tablecrypt.maintenance._key_rotation import plan_rotation
 from tablecrypt.maintenance._shred_find import Plan, Wanted, find, inspect_older, kek_ids
-from tablecrypt.maintenance._shred_scrub import DRY_RUN, Scrubbed, after_scrub, forget_in_log, holders, not_scrubbed, scrub
+from tablecrypt.maintenance._shred_scrub import DRY_RUN, Scrubbed, after_scrub, foretold, forget_in_log, not_scrubbed, scrub
 from tablecrypt.maintenance._storage import object_versions
-from tablecrypt.maintenance._tables import metadata_folder, reload, require_encrypted, snapshot_ids
-from tablecrypt.maintenance.progress import Counted, OperationResult, ProgressListener, no_progress
+from tablecrypt.maintenance.operation import (
+    Counted,
+    OperationResult,
+    ProgressListener,
+    metadata_folder,
+    no_progress,
+    reload,
+    require_encrypted,
+    snapshot_ids,
+)
 from tablecrypt.manifests.entries import CACHE
 from tablecrypt.printable import counted
 from tablecrypt.properties import KMS_CACHE_TTL_MS
@@ -50,8 +58,8 @@ from tablecrypt.table.metadata import PARSED
 from tablecrypt.table.replace_files import EncryptedManifestCleaning
 from tablecrypt.table.shares import SharedFiles, metadata_deleting_io
 from tablecrypt.table.table import EncryptedTable
-from tablecrypt.table.table_files import name_of
-from tablecrypt.table.updates import removed_snapshots
+from tablecrypt.table.table_files import heads_of, name_of
+from tablecrypt.table.updates import removed_keys, removed_snapshots
 
 logger = logging.getLogger(__name__)
 
@@ -329,14 +337,7 @@ def _key_change(table: EncryptedTable, plan: Plan, new_kek: Callable[[], Encrypt
 
 def _foretell(table: EncryptedTable, plan: Plan, delete_below: Sequence[str]) -> Shredded:
     """Return what is known beforehand of what a run would do."""
-    # Not `deleting_io`, which raises where nothing may be touched: a dry run reports what would be refused.
-    scope, expected = table.io.deletable.and_below(delete_below), Scrubbed()
-    for file in holders(table, plan.older, plan.retired):
-        if (reason := file.reason_against(scope)) is not None:
-            expected.refused[file.location] = reason
-        else:
-            expected.rewritten.append(file.location)
-
+    expected = foretold(table, plan.older, plan.retired, delete_below)
     if plan.retired & kek_ids(table.metadata):
         # The commit would make the current file an older one, which is then scrubbed like the others.
         expected.rewritten.append(table.metadata_location)
@@ -397,7 +398,7 @@ def _versions(table: EncryptedTable) -> str:
 def replaced_heads(table: EncryptedTable) -> frozenset[int]:
     """Return the ids of the snapshots whose places heads of branches took, unless a branch or tag points to them."""
     metadata = table.metadata
-    pointed_to = {ref.snapshot_id for ref in metadata.refs.values()}
+    pointed_to = heads_of(metadata)
     heads = (metadata.snapshot_by_id(snapshot_id) for snapshot_id in pointed_to)
     marks = {str(head.summary[REPLACES]) for head in heads if head is not None and head.summary is not None and head.summary[REPLACES]}
     present = {snapshot.snapshot_id for snapshot in metadata.snapshots}

@@ -34,11 +34,11 @@ from tablecrypt.errors import (
 )
 from tablecrypt.keys.key_ring import KeyRing, stored_entries
 from tablecrypt.maintenance._storage import OlderMetadata, older_metadata, read_older
-from tablecrypt.maintenance.progress import Counted
+from tablecrypt.maintenance.operation import Counted
 from tablecrypt.manifests.manifest_file import EncryptedManifestFile
 from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata
 from tablecrypt.table.table import EncryptedTable
-from tablecrypt.table.table_files import TableFileIO, name_of
+from tablecrypt.table.table_files import TableFileIO, heads_of, name_of
 
 _OUT_OF_REACH: Final = (AuthenticationError, FormatError, KeyIdChangedError, KeyNotFoundError, PlaintextRefusedError, FileNotFoundError)
 
@@ -289,7 +289,7 @@ class Wanted:
     @classmethod
     def all_but_heads(cls, table: EncryptedTable) -> Wanted:
         """Return those of a table that no branch or tag points to."""
-        heads = {ref.snapshot_id for ref in table.metadata.refs.values()}
+        heads = heads_of(table.metadata)
         return cls(frozenset(snapshot.snapshot_id for snapshot in table.metadata.snapshots) - heads)
 
     def live(self, metadata: EncryptedTableMetadata) -> list[EncryptedSnapshot]:

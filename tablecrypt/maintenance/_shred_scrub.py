@@ -13,7 +13,7 @@ table's.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, cast
 
@@ -23,14 +23,13 @@ from pyiceberg.table.update import TableUpdate
 
 from tablecrypt.errors import FormatError
 from tablecrypt.files.deletion import DeletionScope
-from tablecrypt.files.listing import stored_files
 from tablecrypt.files.raw_output import ENCRYPTION_KEYS, JOURNAL_FOLDER, JOURNAL_KEYS, TABLE_METADATA_SUFFIXES, RawContent
+from tablecrypt.files.stores import stored_files
 from tablecrypt.keys.key_ring import EncryptedKey, is_copy
 from tablecrypt.maintenance._key_commit import commit_keys
 from tablecrypt.maintenance._shred_find import OlderFiles, kek_ids
 from tablecrypt.maintenance._storage import canonical, delete_checksums
-from tablecrypt.maintenance._tables import metadata_folder
-from tablecrypt.maintenance.progress import Counted
+from tablecrypt.maintenance.operation import Counted, metadata_folder
 from tablecrypt.printable import counted
 from tablecrypt.table.metadata import EncryptedTableMetadata, decompressed, read_named_metadata_file
 from tablecrypt.table.table import EncryptedTable
@@ -109,6 +108,18 @@ class Scrubbed:
             left=later.left,
             refused={**self.refused, **later.refused},
         )
+
+
+def foretold(table: EncryptedTable, older: OlderFiles, retired: frozenset[str], delete_below: Sequence[str]) -> Scrubbed:
+    """Return what is known beforehand of what a run would do to the files that hold retired KEKs."""
+    # Not `deleting_io`, which raises where nothing may be touched: a dry run reports what would be refused.
+    scope, expected = table.io.deletable.and_below(delete_below), Scrubbed()
+    for file in holders(table, older, retired):
+        if (reason := file.reason_against(scope)) is not None:
+            expected.refused[file.location] = reason
+        else:
+            expected.rewritten.append(file.location)
+    return expected
 
 
 def not_scrubbed(left: Collection[str], refused: Collection[str]) -> Iterator[str]:

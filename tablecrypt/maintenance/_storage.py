@@ -48,10 +48,9 @@ from pyiceberg.utils.properties import get_first_property_value
 
 from tablecrypt.errors import FormatError, MissingExtraError
 from tablecrypt.files.deletion import ParsedLocation, refuse_link, store_of
-from tablecrypt.files.listing import stored_files
 from tablecrypt.files.raw_output import TABLE_METADATA_SUFFIXES, RawContent
-from tablecrypt.files.stores import check_reached
-from tablecrypt.maintenance._tables import metadata_folder
+from tablecrypt.files.stores import check_reached, stored_files
+from tablecrypt.maintenance.operation import metadata_folder
 from tablecrypt.table.metadata import EncryptedTableMetadata, MetadataFile, read_metadata_file, read_named_metadata_file
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import TableFileIO

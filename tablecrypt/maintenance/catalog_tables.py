@@ -22,7 +22,7 @@ from pyiceberg.typedef import Identifier
 
 from tablecrypt.arguments import checked_arguments, names_of
 from tablecrypt.errors import ConfigurationError
-from tablecrypt.maintenance.progress import Progress, ProgressListener
+from tablecrypt.maintenance.operation import Progress, ProgressListener
 from tablecrypt.printable import counted, json_form
 from tablecrypt.setting_kinds import OWN_NAMES_ALIKE, did_you_mean, names_near, question
 from tablecrypt.table.table import is_encrypted

@@ -37,7 +37,6 @@ from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import ConfigurationError, FormatError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO, refuse_restricted
 from tablecrypt.maintenance._file_rewrite import commit_replacement, done_files, new_files
-from tablecrypt.maintenance._tables import checked_condition, reload, require_encrypted
 from tablecrypt.maintenance.compaction_plan import (
     DELETE_RATIO,
     MIN_INPUT_FILES,
@@ -48,7 +47,15 @@ from tablecrypt.maintenance.compaction_plan import (
     files_with_deletes,
     plan_groups,
 )
-from tablecrypt.maintenance.progress import OperationResult, Progress, ProgressListener, no_progress
+from tablecrypt.maintenance.operation import (
+    OperationResult,
+    Progress,
+    ProgressListener,
+    checked_condition,
+    no_progress,
+    reload,
+    require_encrypted,
+)
 from tablecrypt.maintenance.runner import FileDone, FileWork, Runner, runner_or_threads
 from tablecrypt.maintenance.sorting import SortColumn, SortKey, ZOrder, names_in, order_id_of, sort_keys, sorted_rows
 from tablecrypt.manifests.records import DATA_FILE_POSITIONS, EncryptedDataFile, key_metadata_of, refuse_another_name, with_key

@@ -42,11 +42,11 @@ from tablecrypt.errors import (
 )
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO, store_io
 from tablecrypt.keys.column_keys import ColumnPolicy
-from tablecrypt.maintenance._tables import require_encrypted
+from tablecrypt.maintenance.operation import require_encrypted
 from tablecrypt.manifests import EncryptedManifestFile
 from tablecrypt.manifests.records import STATISTICS, EncryptedDataFile, is_deletion_vector, stored_key_metadata
 from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata
-from tablecrypt.table.table_files import TableFileIO, name_of
+from tablecrypt.table.table_files import TableFileIO, heads_of, name_of
 
 A = TypeVar("A")
 B = TypeVar("B")
@@ -222,7 +222,7 @@ def reachable_files(metadata: TableMetadata, io: FileIO) -> Reachable:
                 deleted_in_the_clear.update(_deleted_with_keys(result))
             _add_manifest(found, entries, manifest, keks, naming[manifest.manifest_path], result, is_open)
 
-    heads = {ref.snapshot_id for ref in metadata.refs.values()}
+    heads = heads_of(metadata)
     for opened in (each for each in lists if each.file.added_by in heads):
         _compare_vectors(found, [vector for manifest in opened.manifests for vector in vectors[manifest.manifest_path]])
     for location in deleted_in_the_clear & found.files.keys():

@@ -26,7 +26,7 @@ from typing import Generic, Protocol, TypeVar
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
-from tablecrypt.maintenance.progress import Progress, ProgressListener
+from tablecrypt.maintenance.operation import Progress, ProgressListener
 from tablecrypt.table.table import EncryptedTable
 
 W = TypeVar("W")

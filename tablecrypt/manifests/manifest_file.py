@@ -38,7 +38,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Final, Self, TypeAlias
 
 from pydantic_core import to_json
 from pyiceberg.avro.file import AvroOutputFile
@@ -46,6 +46,7 @@ from pyiceberg.io import FileIO
 from pyiceberg.manifest import (
     UNASSIGNED_SEQ,
     DataFileContent,
+    FileFormat,
     ManifestContent,
     ManifestEntry,
     ManifestEntryStatus,
@@ -60,18 +61,29 @@ from pyiceberg.typedef import EMPTY_DICT, TableVersion
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import ConfigurationError, FormatError, PlaintextRefusedError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO, EncryptingOutputFile, encrypting_io
-from tablecrypt.manifests.avro_container import AvroContainer, BlockAvroOutputFile, avro_codec_name
-from tablecrypt.manifests.entry_columns import ENTRY_TYPES, ManifestContainer
+from tablecrypt.manifests.avro_container import AvroContainer, BlockAvroOutputFile, RecordTypes, avro_codec_name
 from tablecrypt.manifests.records import (
+    DATA_FILE_FIELD_ID,
+    ENTRY_READ_SCHEMA,
+    FILE_CONTENT_FIELD_ID,
+    FILE_FORMAT_FIELD_ID,
     FIRST_ROW_ID,
     FORMAT_VERSION,
     MANIFEST_FILE_POSITIONS,
+    ROOT_STRUCT,
+    STATUS_FIELD_ID,
     EncryptedDataFile,
     SensitiveRecord,
     entry_records,
 )
 from tablecrypt.manifests.table_state import StatedLayout
 
+ENTRY_TYPES: Final = RecordTypes[ManifestEntry](
+    schema=ENTRY_READ_SCHEMA,
+    structs={ROOT_STRUCT: ManifestEntry, DATA_FILE_FIELD_ID: EncryptedDataFile},
+    enums={STATUS_FIELD_ID: ManifestEntryStatus, FILE_FORMAT_FIELD_ID: FileFormat, FILE_CONTENT_FIELD_ID: DataFileContent},
+)
+ManifestContainer: TypeAlias = AvroContainer[ManifestEntry]
 _ADDED = ManifestEntryStatus.ADDED
 _DELETED = ManifestEntryStatus.DELETED
 CONTENT_NAMES: Final = {ManifestContent.DATA: "data", ManifestContent.DELETES: "deletes"}
@@ -83,7 +95,6 @@ _MOST_ROWS: Final = 2**40
 KEY_METADATA = MANIFEST_FILE_POSITIONS["key_metadata"]
 PARTITIONS = MANIFEST_FILE_POSITIONS["partitions"]
 MANIFEST_FIRST_ROW_ID = MANIFEST_FILE_POSITIONS["first_row_id"]
-_FIELDS = len(MANIFEST_FILE_POSITIONS)
 
 
 def inherit(entries: list[ManifestEntry], manifest: ManifestFile, first_row_id: int | None, encrypted: bool = True) -> None:
@@ -188,15 +199,8 @@ def remembers_files(manifest: ManifestFile) -> bool:
 class EncryptedManifestFile(SensitiveRecord, ManifestFile):
     """One row of a version 3 manifest list. Equal to another when the path is, as PyIceberg's."""
 
+    positions = MANIFEST_FILE_POSITIONS
     _layout: StatedLayout | None = None
-
-    def __init__(self, *data: Any) -> None:
-        super().__init__(*data, *[None] * (_FIELDS - len(data)))
-
-    @classmethod
-    def from_args(cls, _table_format_version: TableVersion = FORMAT_VERSION, **arguments: Any) -> Self:
-        """Make a manifest's row from named fields of the version 3 schema; those not named are null."""
-        return cls(*(arguments.get(name) for name in MANIFEST_FILE_POSITIONS))
 
     @classmethod
     def of(cls, manifest: ManifestFile) -> EncryptedManifestFile:

@@ -30,8 +30,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from types import TracebackType
-from typing import Final
+from typing import Any, Final
 
 from pyiceberg.manifest import UNASSIGNED_SEQ, ManifestContent, ManifestFile, ManifestListWriter, PartitionFieldSummary
 from pyiceberg.typedef import EMPTY_DICT
@@ -264,10 +263,10 @@ class ManifestListWriterV3(ManifestListWriter):
         self.avro_file.__enter__()
         return self
 
-    def __exit__(self, exc_type: type[BaseException] | None, exc_value: BaseException | None, traceback: TracebackType | None) -> None:
+    def __exit__(self, *raised: Any) -> None:
         """Complete the file, or abandon it."""
-        self.avro_file.__exit__(exc_type, exc_value, traceback)
-        self.complete = exc_type is None
+        self.avro_file.__exit__(*raised)
+        self.complete = raised[0] is None
 
     def add_manifests(self, manifest_files: list[ManifestFile]) -> ManifestListWriterV3:
         """Write one row for each manifest, in the order given."""

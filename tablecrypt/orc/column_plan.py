@@ -172,7 +172,7 @@ def _masked(array: pa.Array, tree: MaskTree, inherited: Mask | None, name: str) 
 
 
 def _masked_struct(array: pa.StructArray, tree: MaskTree, mask: Mask | None, name: str) -> pa.StructArray:
-    fields = [array.type.field(index) for index in range(array.type.num_fields)]
+    fields = list(array.type)
     children = [
         _masked(array.field(index), tree.below.get(child.name, MaskTree()), mask, f"{name}.{child.name}")
         for index, child in enumerate(fields)
@@ -217,7 +217,7 @@ def _check(kind: pa.DataType, tree: MaskTree, inherited: Mask | None, name: str)
 
 def _children(kind: pa.DataType) -> dict[str, pa.DataType]:
     if pt.is_struct(kind):
-        return {kind.field(index).name: kind.field(index).type for index in range(kind.num_fields)}
+        return {field.name: field.type for field in kind}
     if pt.is_map(kind):
         return {"_key": kind.key_type, "_value": kind.item_type}
     return {"_elem": kind.value_type} if pt.is_list(kind) else {}

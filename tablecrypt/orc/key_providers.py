@@ -111,7 +111,22 @@ class KeyProvider(Protocol):
         ...
 
 
-class LocalKeys:
+class DerivingProvider(KeyProvider, Protocol):
+    """Holds master keys from which it derives local keys, the way of Hadoop's key providers: what a file holds of one is random bytes."""
+
+    @property
+    def kind(self) -> KeyProviderKind:
+        return KeyProviderKind.HADOOP
+
+    def create_local_key(self, master: MasterKeyVersion) -> LocalKey:
+        return self.local_key(master, secrets.token_bytes(master.length))
+
+    def local_key(self, master: MasterKeyVersion, encrypted: bytes) -> LocalKey:
+        """Return the local key that these bytes of a file stand for."""
+        return LocalKey(encrypted, self.decrypt_local_key(master, encrypted))
+
+
+class LocalKeys(DerivingProvider):
     """Master keys in this process. With the same keys, Hadoop's KMS and ORC's in-memory provider decrypt what this one encrypted.
 
     Args:
@@ -123,10 +138,6 @@ class LocalKeys:
     def __init__(self, keys: Mapping[str, Sequence[bytes | Secret]], random: Callable[[int], bytes] = secrets.token_bytes) -> None:
         self._keys = {name: [_checked_master(name, key) for key in _versions(name, versions)] for name, versions in keys.items()}
         self._random = random
-
-    @property
-    def kind(self) -> KeyProviderKind:
-        return KeyProviderKind.HADOOP
 
     def current_version(self, name: str) -> MasterKeyVersion:
         versions = self._keys.get(name)
@@ -143,8 +154,7 @@ class LocalKeys:
                 f"master key {master.name!r} is all zeros, which everybody can guess: make one with secrets.token_bytes(32)"
             )
 
-        encrypted = self._random(master.length)
-        return LocalKey(encrypted, self.decrypt_local_key(master, encrypted))
+        return self.local_key(master, self._random(master.length))
 
     def decrypt_local_key(self, master: MasterKeyVersion, encrypted: bytes) -> Secret:
         versions = self._keys.get(master.name, [])
@@ -271,13 +281,12 @@ class WrappedMasterKey:
         return cls(key_id, generate_key(client, key_id, length).wrapped_key, length)
 
 
-class KmsMasterKeys:
+class KmsMasterKeys(DerivingProvider):
     """Master keys that a KMS wrapped, unwrapped when first needed and kept in this object.
 
     Args:
         client: any of tablecrypt.kms.
         keys: for each name its versions, from version 0 on. The last one is the newest.
-        random: returns the given number of unpredictable bytes.
         allowed_key_ids: globs of the KMS keys that may have wrapped `keys`; None allows every key.
 
     Raises:
@@ -289,7 +298,6 @@ class KmsMasterKeys:
         self,
         client: KeyManagementClient,
         keys: Mapping[str, Sequence[WrappedMasterKey]],
-        random: Callable[[int], bytes] = secrets.token_bytes,
         *,
         allowed_key_ids: str | Iterable[str] | None = None,
     ) -> None:
@@ -298,21 +306,12 @@ class KmsMasterKeys:
         # The configuration may lie where others write: a key id outside the list never reaches the KMS.
         for name, versions in self._keys.items():
             AllowedKeys.listed(allowed_key_ids).check((version.key_id for version in versions), f"the ORC master key {name!r}")
-        self._random = random
         self._unwrapped: dict[WrappedMasterKey, Secret] = {}
         self._lock = threading.Lock()
-
-    @property
-    def kind(self) -> KeyProviderKind:
-        return KeyProviderKind.HADOOP
 
     def current_version(self, name: str) -> MasterKeyVersion:
         version = _newest(self._keys, name)
         return MasterKeyVersion(name, version, self._keys[name][version].length)
-
-    def create_local_key(self, master: MasterKeyVersion) -> LocalKey:
-        encrypted = self._random(master.length)
-        return LocalKey(encrypted, self.decrypt_local_key(master, encrypted))
 
     def decrypt_local_key(self, master: MasterKeyVersion, encrypted: bytes) -> Secret:
         return derive_local_key(self._unwrap(_version_of(self._keys, master)), master, encrypted)

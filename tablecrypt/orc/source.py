@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import ExitStack
-from types import TracebackType
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -70,7 +69,7 @@ class FileSource:
     def __enter__(self) -> FileSource:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(self, *raised: object) -> None:
         self._stack.close()
 
     def _open(self, source: Any) -> pa.NativeFile:

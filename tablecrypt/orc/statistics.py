@@ -66,12 +66,12 @@ def merge_statistics(parts: Sequence[bytes]) -> bytes:
 
 
 def _merge_integers(parts: list[Message]) -> list[Field]:
-    fields = _bounds(parts, (1, 2), _zigzag_of, _zigzag_field)
+    fields = _bounds(parts, _zigzag_of, _zigzag_field)
     return fields + _total(parts, 3, _zigzag_of, _zigzag_field, lambda total: -_LONG_LIMIT - 1 <= total <= _LONG_LIMIT)
 
 
 def _merge_doubles(parts: list[Message]) -> list[Field]:
-    fields = _bounds(parts, (1, 2), _double_of, _double_field)
+    fields = _bounds(parts, _double_of, _double_field)
     return fields + _total(parts, 3, _double_of, _double_field, math.isfinite)
 
 
@@ -100,20 +100,12 @@ def _merge_decimals(parts: list[Message]) -> list[Field]:
     with localcontext() as context:
         # Python's default of 28 digits would round the sum of 38-digit numbers.
         context.prec = _DECIMAL_DIGITS
-        fields = _bounds(parts, (1, 2), _decimal_of, _decimal_field)
+        fields = _bounds(parts, _decimal_of, _decimal_field)
         return fields + _total(parts, 3, _decimal_of, _decimal_field)
 
 
-def _merge_dates(parts: list[Message]) -> list[Field]:
-    return _bounds(parts, (1, 2), _zigzag_of, _zigzag_field)
-
-
-def _merge_binary(parts: list[Message]) -> list[Field]:
-    return _total(parts, 1, _zigzag_of, _zigzag_field)
-
-
 def _merge_timestamps(parts: list[Message]) -> list[Field]:
-    fields = _bounds(parts, (1, 2), _zigzag_of, _zigzag_field)
+    fields = _bounds(parts, _zigzag_of, _zigzag_field)
     for milliseconds, nanoseconds, choose, default in ((3, 5, min, 0), (4, 6, max, 999_999)):
         # Missing digits widen the range: 0 for the minimum, 999,999 for the maximum.
         moments = [
@@ -130,7 +122,7 @@ def _merge_timestamps(parts: list[Message]) -> list[Field]:
 
 
 def _merge_collections(parts: list[Message]) -> list[Field]:
-    bounds = _bounds(parts, (1, 2), Message.optional_integer, integer_field)
+    bounds = _bounds(parts, Message.optional_integer, integer_field)
     # pyarrow counts no children at all in parts of a few rows, and leaves the bounds out then.
     return bounds + _total(parts, 3, Message.optional_integer, integer_field) if len(bounds) == 2 else []
 
@@ -141,18 +133,16 @@ _MERGES: Final[dict[int, Callable[[list[Message]], list[Field]]]] = {
     4: _merge_strings,
     5: _merge_buckets,
     6: _merge_decimals,
-    7: _merge_dates,
-    8: _merge_binary,
+    7: lambda parts: _bounds(parts, _zigzag_of, _zigzag_field),
+    8: lambda parts: _total(parts, 1, _zigzag_of, _zigzag_field),
     9: _merge_timestamps,
     12: _merge_collections,
 }
 
 
-def _bounds(
-    parts: list[Message], numbers: tuple[int, int], read: Callable[[Message, int], T | None], write: Callable[[int, T], Field]
-) -> list[Field]:
+def _bounds(parts: list[Message], read: Callable[[Message, int], T | None], write: Callable[[int, T], Field]) -> list[Field]:
     fields: list[Field] = []
-    for number, choose in zip(numbers, (min, max), strict=True):
+    for number, choose in ((1, min), (2, max)):
         values = _all_there(read(message, number) for message in parts)
         if values is not None:
             fields.append(write(number, choose(values)))

@@ -274,7 +274,7 @@ def _orc_type(kind: pa.DataType) -> pa.DataType:
     if pt.is_dictionary(kind):
         return _orc_type(kind.value_type)
     if pt.is_struct(kind):
-        return pa.struct([_orc_field(kind.field(index)) for index in range(kind.num_fields)])
+        return pa.struct([_orc_field(field) for field in kind])
     if pt.is_map(kind):
         return pa.map_(_orc_type(kind.key_type), _orc_type(kind.item_type))
     if pt.is_list(kind) or pt.is_large_list(kind) or pt.is_fixed_size_list(kind):

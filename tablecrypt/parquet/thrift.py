@@ -313,10 +313,10 @@ def unpadded(data: bytes | bytearray) -> bytes:
         raise _cut_short(encoded) from None
 
 
-def decode_at(data: bytes, shape: Shape, start: int = 0) -> tuple[Struct, int]:
-    """Read a struct at `start`; returns it and where it ends."""
+def decode_at(data: bytes, shape: Shape) -> tuple[Struct, int]:
+    """Read the struct with which bytes begin; returns it and where it ends."""
     try:
-        return _read_struct(data, start, shape, 0)
+        return _read_struct(data, 0, shape, 0)
     except _PAST_THE_END:
         raise _cut_short(data) from None
 

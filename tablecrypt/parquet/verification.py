@@ -215,7 +215,12 @@ class FileChecks:
 
         if not chunk.is_encrypted:
             self._in_the_clear[chunk.ordinals.path] = None
-        checks: tuple[Callable[[Chunk], None], ...] = (self._pages, self._column_index, self._offset_index, self._bloom_filter)
+        checks: tuple[Callable[[Chunk], None], ...] = (
+            self._pages,
+            lambda chunk: self._index(chunk, chunk.column_index, ModuleType.COLUMN_INDEX),
+            lambda chunk: self._index(chunk, chunk.offset_index, ModuleType.OFFSET_INDEX),
+            self._bloom_filter,
+        )
         # Without its metadata nothing of a chunk can be found.
         for check in checks if self._passes(self._metadata, chunk) else ():
             self._passes(check, chunk)
@@ -322,12 +327,6 @@ class FileChecks:
 
         for module_type, count in authentic.items():
             self._count(chunk, module_type, count)
-
-    def _column_index(self, chunk: Chunk) -> None:
-        self._index(chunk, chunk.column_index, ModuleType.COLUMN_INDEX)
-
-    def _offset_index(self, chunk: Chunk) -> None:
-        self._index(chunk, chunk.offset_index, ModuleType.OFFSET_INDEX)
 
     def _index(self, chunk: Chunk, span: Span | None, module_type: ModuleType) -> None:
         if span is None:

@@ -70,11 +70,6 @@ def _is_on(spark_setting: Callable[[str, str], str | None], name: str) -> bool:
     return str(spark_setting(name, "false")).lower() == "true"
 
 
-def requires_private_messages(catalog_properties: Mapping[str, str]) -> bool:
-    """Whether the catalog says tablecrypt.spark.require-encrypted-rpc=true."""
-    return names.SPARK_REQUIRE_ENCRYPTED_RPC.is_true(catalog_properties)
-
-
 def check_network(catalog_properties: Mapping[str, str], spark_setting: Callable[[str, str], str | None]) -> None:
     """Raise ConfigurationError where the catalog requires private messages and this session's are not.
 
@@ -82,7 +77,7 @@ def check_network(catalog_properties: Mapping[str, str], spark_setting: Callable
         catalog_properties: of the table's catalog.
         spark_setting: returns a Spark setting by name, or the default that is given with it.
     """
-    if requires_private_messages(catalog_properties) and not keeps_messages_private(spark_setting):
+    if names.SPARK_REQUIRE_ENCRYPTED_RPC.is_true(catalog_properties) and not keeps_messages_private(spark_setting):
         raise ConfigurationError(
             f"{names.SPARK_REQUIRE_ENCRYPTED_RPC.name} is true, and this session (spark.master={spark_setting('spark.master', '')}) "
             f"sends rows and tasks over the network in the clear: {_REMEDY}"

@@ -27,9 +27,8 @@ from pyiceberg.table.metadata import TableMetadata
 
 from tablecrypt.errors import FormatError
 from tablecrypt.files.deletion import LOCAL, SHARE_RECORDS, ParsedLocation
-from tablecrypt.files.listing import stored_files
 from tablecrypt.files.raw_output import TABLE_METADATA_SUFFIXES
-from tablecrypt.files.stores import check_reached
+from tablecrypt.files.stores import check_reached, stored_files
 from tablecrypt.table.metadata import read_metadata_file
 
 _FOLDERS_OF_A_TABLE: Final = ("data", "metadata")

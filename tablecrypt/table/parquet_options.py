@@ -67,7 +67,7 @@ from pyiceberg.types import (
 )
 
 from tablecrypt.errors import ConfigurationError
-from tablecrypt.iceberg_properties import BLOOM_FILTERS, COMPRESSION, OF_FILES, ROW_GROUP_LIMIT, TARGET_FILE_SIZE
+from tablecrypt.iceberg_properties import BLOOM_FILTERS, COMPRESSION, OF_FILES, TARGET_FILE_SIZE
 from tablecrypt.setting_kinds import check_values, truth
 from tablecrypt.table._pyiceberg.arrow import parquet_writer_kwargs
 from tablecrypt.table.protection.policy import check_size, check_sizes, least_file_size
@@ -106,11 +106,6 @@ def parquet_writer_options(properties: Properties) -> dict[str, Any]:
     options = parquet_writer_kwargs({**properties, COMPRESSION.name: COMPRESSION.chosen(properties)})
     _check_compression_level(options["compression"], options["compression_level"])
     return options
-
-
-def row_group_limit(properties: Properties) -> int:
-    """Return the most rows of a row group, `write.parquet.row-group-limit`."""
-    return ROW_GROUP_LIMIT.whole_number(properties)
 
 
 def target_file_size(properties: Properties) -> int:

@@ -49,8 +49,7 @@ from pyroaring import BitMap64
 
 from tablecrypt.manifests.records import FIRST_ROW_ID, EncryptedDataFile, partition_values, refuse_plaintext
 from tablecrypt.table._pyiceberg.transactions import WholeSnapshotAdapter
-from tablecrypt.table.deletes import DeleteReader
-from tablecrypt.table.deletion_vectors import DeletionVector, puffin_location, write_deletion_vectors
+from tablecrypt.table.deletes import DeleteReader, DeletionVector, puffin_location, write_deletion_vectors
 from tablecrypt.table.planning import DeleteIndex, EncryptedFileScanTask, ScanPlanner, only_path, sequence_number_of
 from tablecrypt.table.protection.writing import WrittenUnder
 from tablecrypt.table.snapshots import EncryptedOverwrite, EncryptedProducer

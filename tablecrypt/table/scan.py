@@ -39,8 +39,7 @@ from tablecrypt.arguments import described
 from tablecrypt.errors import ConfigurationError, MissingExtraError
 from tablecrypt.files.encrypting_file_io import encrypting_io, is_local, read_restrictions_of, refuse_restricted
 from tablecrypt.manifests.avro_columns import Mask
-from tablecrypt.manifests.entries import Entries
-from tablecrypt.manifests.entry_columns import Column
+from tablecrypt.manifests.entries import Column, Entries
 from tablecrypt.manifests.records import partition_values
 from tablecrypt.setting_kinds import one_of
 from tablecrypt.table._pyiceberg.scans import IncrementalAppendScanAdapter

@@ -67,20 +67,13 @@ from tablecrypt.table._pyiceberg.transactions import (
     UpdateSnapshotAdapter,
     WholeSnapshotAdapter,
 )
-from tablecrypt.table.deletion_vectors import RowDelta
+from tablecrypt.table.deletes import RowDelta
 from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata, has_column_keys
 from tablecrypt.table.protection.authenticated import check_declared
 from tablecrypt.table.protection.policy import check_still_protected, policy_of
 from tablecrypt.table.protection.writing import WrittenUnder
 from tablecrypt.table.table_files import ObsoleteDeletes, TableFileIO
-from tablecrypt.table.updates import (
-    AddEncryptedSnapshotUpdate,
-    AddEncryptionKeyUpdate,
-    AssertHead,
-    named_column_keys,
-    refuse_beside_lost,
-    still_named,
-)
+from tablecrypt.table.updates import AddEncryptedSnapshotUpdate, AssertHead, added_keys, named_column_keys, refuse_beside_lost, still_named
 
 RETENTION = ("max_ref_age_ms", "max_snapshot_age_ms", "min_snapshots_to_keep")
 _ENGINE = "engine-name"
@@ -430,7 +423,7 @@ class EncryptedProducer(ProducerAdapter):
 
     def _updates(self, snapshot: EncryptedSnapshot, new_key: NewManifestListKey, columns: Iterable[EncryptedKey]) -> UpdatesAndRequirements:
         updates: tuple[TableUpdate, ...] = (
-            *(cast("TableUpdate", AddEncryptionKeyUpdate(key=key)) for key in (*new_key.added, *columns)),
+            *added_keys((*new_key.added, *columns)),
             AddEncryptedSnapshotUpdate(snapshot=snapshot, written_under=self.written_under if self.added_data_files else None),
         )
         if self.target_branch is None:

@@ -18,7 +18,6 @@ import struct
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar, cast
 
@@ -53,7 +52,7 @@ from tablecrypt.table.protection.writing import StaleWriteError
 from tablecrypt.table.scan import EncryptedDataScan, EncryptedIncrementalAppendScan
 from tablecrypt.table.table_files import TableFileIO, check_garbage_is_collected, name_of
 from tablecrypt.table.transaction import EncryptedTransaction
-from tablecrypt.table.updates import RemoveEncryptionKeyUpdate, check_properties_keep_key_id, removed_partition_statistics
+from tablecrypt.table.updates import check_properties_keep_key_id, removed_keys, removed_partition_statistics
 
 if TYPE_CHECKING:
     import polars as pl
@@ -341,60 +340,49 @@ class RedactedInspectTable(InspectAdapter):
         self, snapshot_id: int | None = None, row_filter: str | BooleanExpression = ALWAYS_TRUE, case_sensitive: bool = True
     ) -> pa.Table:
         """Partitions of a snapshot."""
-        self._refuse_restricted("partitions")
-        return super().partitions(snapshot_id, row_filter, case_sensitive)
+        return self._shown(super().partitions, snapshot_id, row_filter, case_sensitive)
 
     def manifests(self) -> pa.Table:
         """Manifests of the current snapshot."""
-        self._refuse_restricted("manifests")
-        return super().manifests()
+        return self._shown(super().manifests)
 
     def entries(self, snapshot_id: int | None = None) -> pa.Table:
         """Manifest entries of a snapshot."""
-        self._refuse_restricted("entries")
-        return _redacted_struct(self._shown(partial(EntriesTable(self.tbl).entries, snapshot_id)))
+        return _redacted_struct(self._shown(EntriesTable(self.tbl).entries, snapshot_id))
 
     def files(self, snapshot_id: int | None = None) -> pa.Table:
         """Data and delete files of a snapshot."""
-        self._refuse_restricted("files")
-        return _redacted(self._shown(partial(super().files, snapshot_id)))
+        return _redacted(self._shown(super().files, snapshot_id))
 
     def data_files(self, snapshot_id: int | None = None) -> pa.Table:
         """Data files of a snapshot."""
-        self._refuse_restricted("data_files")
-        return _redacted(self._shown(partial(super().data_files, snapshot_id)))
+        return _redacted(self._shown(super().data_files, snapshot_id))
 
     def delete_files(self, snapshot_id: int | None = None) -> pa.Table:
         """Delete files of a snapshot."""
-        self._refuse_restricted("delete_files")
-        return _redacted(self._shown(partial(super().delete_files, snapshot_id)))
+        return _redacted(self._shown(super().delete_files, snapshot_id))
 
     def all_manifests(self) -> pa.Table:
         """Manifests of every snapshot."""
-        self._refuse_restricted("all_manifests")
-        return _redacted(super().all_manifests())
+        return _redacted(self._shown(super().all_manifests))
 
     def all_files(self) -> pa.Table:
         """Data and delete files of every snapshot."""
-        self._refuse_restricted("all_files")
         return _redacted(self._shown(super().all_files))
 
     def all_data_files(self) -> pa.Table:
         """Data files of every snapshot."""
-        self._refuse_restricted("all_data_files")
         return _redacted(self._shown(super().all_data_files))
 
     def all_delete_files(self) -> pa.Table:
         """Delete files of every snapshot."""
-        self._refuse_restricted("all_delete_files")
         return _redacted(self._shown(super().all_delete_files))
 
-    def _refuse_restricted(self, name: str) -> None:
-        refuse_restricted(self.tbl.io, f"inspect.{name}")
-
-    def _shown(self, read: Callable[[], pa.Table]) -> pa.Table:
+    def _shown(self, read: Callable[..., pa.Table], *arguments: Any) -> pa.Table:
+        # They show counts and bounds of all rows and columns, whatever the server hides.
+        refuse_restricted(self.tbl.io, f"inspect.{read.__name__}")
         try:
-            return read()
+            return read(*arguments)
         except (struct.error, OverflowError, UnicodeDecodeError, pa.ArrowInvalid) as error:
             # PyIceberg decodes bounds and numbers as the column's type has them, and any writer of manifests may have put others there.
             what = "an entry of its manifests has a bound or a number that its column cannot have"
@@ -433,11 +421,10 @@ class EncryptedExpireSnapshots(ExpireSnapshotsAdapter):
         # Tags and other branches count too: their snapshots are among the remaining ones.
         needed = metadata.key_ring.needed_by(snapshot.key_id for snapshot in remaining if snapshot.key_id is not None)
         unneeded = [key.key_id for key in metadata.encryption_keys if key.key_id not in needed]
-        removals = tuple(cast("TableUpdate", RemoveEncryptionKeyUpdate(key_id=key_id)) for key_id in unneeded)
         head = metadata.refs.get(MAIN_BRANCH)
         unmoved = AssertRefSnapshotId(ref=MAIN_BRANCH, snapshot_id=head.snapshot_id if head is not None else None)
 
-        return (*removed_partition_statistics(metadata, expired), *removals), (unmoved,)
+        return (*removed_partition_statistics(metadata, expired), *removed_keys(unneeded)), (unmoved,)
 
 
 @contextmanager

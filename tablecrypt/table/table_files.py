@@ -189,6 +189,11 @@ def live_files(snapshot: Snapshot | None, io: FileIO, content: ManifestContent) 
             yield from (entry.data_file for entry in manifest.fetch_manifest_entry(io, discard_deleted=True))
 
 
+def heads_of(metadata: TableMetadata) -> set[int]:
+    """Return the ids of the snapshots that branches and tags point to."""
+    return {ref.snapshot_id for ref in metadata.refs.values()}
+
+
 class DataKeySource(Protocol):
     """Gives each file its own key: an EncryptionManager, or FreshKeys where none is."""
 

@@ -147,6 +147,21 @@ class EncryptTableUpdate(UpgradeToVersion3Update):
     """Makes a plain table of any version one that can hold keys. The same commit sets encryption.key-id and removes all its snapshots."""
 
 
+def replaced_key(entry: EncryptedKey) -> tuple[TableUpdate, ...]:
+    """Return the updates that give an entry of encryption-keys another value under the same id."""
+    return (*removed_keys([entry.key_id]), *added_keys([entry]))
+
+
+def added_keys(entries: Iterable[EncryptedKey]) -> tuple[TableUpdate, ...]:
+    """Return the updates that add entries to encryption-keys."""
+    return tuple(cast("TableUpdate", AddEncryptionKeyUpdate(key=entry)) for entry in entries)
+
+
+def removed_keys(key_ids: Iterable[str]) -> tuple[TableUpdate, ...]:
+    """Return the updates that remove entries from encryption-keys."""
+    return tuple(cast("TableUpdate", RemoveEncryptionKeyUpdate(key_id=key_id)) for key_id in key_ids)
+
+
 def _encrypted(metadata: TableMetadata) -> EncryptedTableMetadata:
     if not isinstance(metadata, EncryptedTableMetadata):
         raise ConfigurationError("encryption keys belong to tables of format version 3 with encryption.key-id")
@@ -472,8 +487,8 @@ def with_copies(before: TableMetadata | None, updates: tuple[TableUpdate, ...]) 
 
     return (
         # These before the commit's own updates, which may remove or replace what comes back.
-        *(cast("TableUpdate", RemoveEncryptionKeyUpdate(key_id=key_id)) for key_id in revived),
-        *(cast("TableUpdate", AddEncryptionKeyUpdate(key=entry)) for entry in back),
+        *removed_keys(revived),
+        *added_keys(back),
         *updates,
         *((RemovePropertiesUpdate(removals=removed),) if removed else ()),
         *((SetPropertiesUpdate(updates=written),) if written else ()),

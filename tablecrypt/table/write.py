@@ -60,6 +60,7 @@ from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.files.raw_output import RawContent
+from tablecrypt.iceberg_properties import ROW_GROUP_LIMIT
 from tablecrypt.manifests.records import FORMAT_VERSION, EncryptedDataFile, partition_values
 from tablecrypt.parquet.protected.hidden_column_writer import ProtectedField, ProtectedParquetWriter
 from tablecrypt.parquet.text_columns import rows_without_views
@@ -67,7 +68,7 @@ from tablecrypt.parquet.uniform import UniformParquetWriter
 from tablecrypt.table._pyiceberg.arrow import to_requested_schema
 from tablecrypt.table.foreign_engines import location_provider
 from tablecrypt.table.lineage import lineage_columns, with_lineage, without_lineage, without_lineage_ids
-from tablecrypt.table.parquet_options import FileStatistics, dictionary_columns, parquet_writer_options, row_group_limit, target_file_size
+from tablecrypt.table.parquet_options import FileStatistics, dictionary_columns, parquet_writer_options, target_file_size
 from tablecrypt.table.partitions import rows_by_partition
 from tablecrypt.table.protection.writing import WriteProtection
 from tablecrypt.table.table_files import DataKeySource, delete_written
@@ -446,7 +447,7 @@ class DataFileWriter:
             statistics=FileStatistics.of(with_lineage(file_schema, lineage), properties),
             given_schema=arrow_schema,
             options=options,
-            row_group_size=row_group_limit(properties),
+            row_group_size=ROW_GROUP_LIMIT.whole_number(properties),
             downcast_ns=downcast_ns,
             write_uuid=write_uuid,
             counter=counter,

@@ -21,7 +21,7 @@ from pyiceberg.types import IntegerType, ListType, LongType, MapType, NestedFiel
 from tablecrypt.cli.main import run
 from tablecrypt.errors import ReadRestrictionError
 from tablecrypt.maintenance import compact, reencrypt, relocate, rotate_kek
-from tablecrypt.table.deletion_vectors import RowDelta
+from tablecrypt.table.deletes import RowDelta
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt_catalog import EncryptedSqlCatalog
 from tests.support.plaintext import CANARY

@@ -16,9 +16,9 @@ from pyiceberg.types import LongType, NestedField, StringType
 
 from tablecrypt import maintenance
 from tablecrypt.cli._output import show
-from tablecrypt.files.listing import StoredFile
+from tablecrypt.files.stores import StoredFile
 from tablecrypt.maintenance.expiry import ExpiredSnapshots
-from tablecrypt.maintenance.progress import OperationResult
+from tablecrypt.maintenance.operation import OperationResult
 from tablecrypt_catalog import EncryptedSqlCatalog
 from tests.support.command import Command, run
 from tests.support.plaintext import CANARY

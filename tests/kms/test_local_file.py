@@ -266,7 +266,7 @@ def test_a_key_of_zeros_wraps_nothing_and_still_unwraps(path: Path, length: int)
     with pytest.raises(ConfigurationError, match=r"newest version of key 'orders' .* is all zeros, which everybody can guess"):
         _client(path).generate_key("orders")
 
-    wrapped = wrap_with_master_key(bytes(range(16)), {1: Secret(bytes(length))}, "orders", os.urandom)
+    wrapped = wrap_with_master_key(bytes(range(16)), {1: Secret(bytes(length))}, "orders")
     add_key_version(path, "orders")
     assert _client(path).unwrap_key(wrapped, "orders") == bytes(range(16))
     assert len(_client(path).generate_key("orders").key) == 16

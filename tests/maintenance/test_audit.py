@@ -26,7 +26,7 @@ from tablecrypt.kms.local_file import create_key_file
 from tablecrypt.maintenance import Audit, Finding, FindingKind, Severity, audit, migrate, reencrypt, rotate_kek, verify
 from tablecrypt.maintenance._audit.observed import inspect_older, observe
 from tablecrypt.maintenance._audit.table_audit import audit_table, file_key_findings
-from tablecrypt.maintenance.progress import Counted, no_progress
+from tablecrypt.maintenance.operation import Counted, no_progress
 from tablecrypt.maintenance.reachable import FileKind, ReachableFile, reachable_files
 from tablecrypt_catalog import EncryptedGlueCatalog, EncryptedHiveCatalog, EncryptedSqlCatalog
 from tablecrypt_catalog.encrypting_catalog import EncryptionMixin

@@ -21,7 +21,7 @@ from pyiceberg.types import StringType
 from tablecrypt.errors import ConfigurationError, FormatError, TamperedFileError
 from tablecrypt.maintenance import Progress, compact
 from tablecrypt.maintenance.runner import FileDone, FileFunction, FileWork, LocalRunner, R, W
-from tablecrypt.table.deletion_vectors import RowDelta
+from tablecrypt.table.deletes import RowDelta
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt_catalog import EncryptedSqlCatalog
 from tests.support.aws import AwsServer

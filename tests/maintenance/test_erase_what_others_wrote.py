@@ -14,7 +14,7 @@ from pyiceberg.types import IntegerType, LongType, StringType
 
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.maintenance import erase, relocate
-from tablecrypt.table.deletion_vectors import RowDelta
+from tablecrypt.table.deletes import RowDelta
 from tablecrypt.table.table import EncryptedTable
 from tests.maintenance.test_erase import FILTER, PERSON, SECRET, check_nothing_is_left, people, rows
 from tests.support.aws import AwsServer

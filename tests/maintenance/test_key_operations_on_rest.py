@@ -11,7 +11,7 @@ from pyiceberg.table import Table
 
 from tablecrypt.errors import KeyNotFoundError
 from tablecrypt.maintenance import prune_keys, relocate, rescue, rewrap, rotate_kek, shred
-from tablecrypt.maintenance._key_commit import removed_keys
+from tablecrypt.table.updates import removed_keys
 from tablecrypt_catalog import EncryptedRestCatalog
 from tests.support.aws import AwsServer
 from tests.support.rest_proxy import Answer, Forward, Request, RestProxy

@@ -14,7 +14,7 @@ from pyiceberg.table import Table
 from tablecrypt import maintenance as m
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.maintenance import Progress, ProgressListener
-from tablecrypt.maintenance.progress import Counted, no_progress
+from tablecrypt.maintenance.operation import Counted, no_progress
 from tablecrypt_catalog import EncryptedSqlCatalog
 from tests.support.aws import AwsServer
 from tests.support.tables import MASTER_KEY, SCHEMA, encrypted_sql_catalog, metadata_of, rows

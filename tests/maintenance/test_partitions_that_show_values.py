@@ -21,7 +21,7 @@ from tablecrypt.errors import ColumnKeyDeniedError, ConfigurationError
 from tablecrypt.maintenance._audit.columns import partition_findings
 from tablecrypt.maintenance.reachable import FileKind, ReachableFile
 from tablecrypt.manifests.records import key_metadata_of
-from tablecrypt.table.deletion_vectors import RowDelta
+from tablecrypt.table.deletes import RowDelta
 from tablecrypt.table.protection.exposed_values import ShownPartitions
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import TableFileIO

@@ -6,7 +6,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.update import RemoveSnapshotsUpdate
 
 from tablecrypt.maintenance import prune_keys, rotate_kek
-from tablecrypt.maintenance._key_commit import added_keys
+from tablecrypt.table.updates import added_keys
 from tests.support.tables import keks, manifest_list_keys, metadata_of, state
 
 

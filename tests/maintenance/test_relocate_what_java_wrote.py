@@ -11,7 +11,7 @@ from tablecrypt.errors import FormatError
 from tablecrypt.maintenance import relocate, rotate_kek
 from tablecrypt.maintenance._relocate_files import PathMap
 from tablecrypt.maintenance.reachable import FileKind, reachable_files
-from tablecrypt.table.deletion_vectors import with_other_paths
+from tablecrypt.table.deletes import with_other_paths
 from tests.support.aws import AwsServer
 from tests.support.compare import assert_same_rows
 from tests.support.java import LINEAGE_COLUMNS

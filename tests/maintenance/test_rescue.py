@@ -14,7 +14,7 @@ from tablecrypt.errors import ConfigurationError, KeyNotFoundError, KmsError
 from tablecrypt.files.raw_output import RawContent
 from tablecrypt.keys.key_ring import EncryptedKey
 from tablecrypt.maintenance import rescue, rewrap, rotate_kek
-from tablecrypt.maintenance._key_commit import removed_keys
+from tablecrypt.table.updates import removed_keys
 from tests.support.aws import ACCOUNT, REGION, AwsServer
 from tests.support.tables import (
     encrypted_sql_catalog,

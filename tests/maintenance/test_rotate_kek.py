@@ -13,9 +13,10 @@ from pyiceberg.table import Table
 
 from tablecrypt.errors import KeyNotFoundError
 from tablecrypt.maintenance import rotate_kek
-from tablecrypt.maintenance._key_commit import commit_keys, removed_keys
+from tablecrypt.maintenance._key_commit import commit_keys
 from tablecrypt.maintenance._key_rotation import Rotation, plan_rotation
-from tablecrypt.maintenance.progress import Counted, no_progress
+from tablecrypt.maintenance.operation import Counted, no_progress
+from tablecrypt.table.updates import removed_keys
 from tablecrypt_catalog import EncryptedSqlCatalog
 from tests.maintenance.test_prune_keys import expire_as_java
 from tests.maintenance.test_rescue import rewritten

@@ -23,7 +23,7 @@ from tablecrypt.maintenance import (
     unshare,
     verify,
 )
-from tablecrypt.maintenance._tables import reload
+from tablecrypt.maintenance.operation import reload
 from tablecrypt.maintenance.sharing.records import live_shares
 from tablecrypt.table.shares import SharedColumn
 from tablecrypt.table.table import EncryptedTable

@@ -11,8 +11,8 @@ import pytest
 
 from tablecrypt.errors import ConfigurationError, SharedFilesError, ShareRecordError
 from tablecrypt.maintenance import compact, erase, reencrypt, remove_orphan_files, shred
-from tablecrypt.maintenance._tables import reload
 from tablecrypt.maintenance.expiry import expire_snapshots
+from tablecrypt.maintenance.operation import reload
 from tablecrypt.maintenance.sharing.records import ShareRecord, forget_share, live_shares, remember_share
 from tablecrypt.table.shares import named_records
 from tablecrypt.table.table import EncryptedTable

@@ -11,8 +11,8 @@ import pytest
 
 from tablecrypt.errors import ConfigurationError, ShareRecordError
 from tablecrypt.maintenance import Shared, reencrypt, remove_orphan_files, share, shares, unshare
-from tablecrypt.maintenance._tables import reload
 from tablecrypt.maintenance.expiry import expire_snapshots
+from tablecrypt.maintenance.operation import reload
 from tablecrypt.maintenance.sharing.records import live_shares, remember_share
 from tablecrypt.table.shares import named_records
 from tablecrypt.table.table import EncryptedTable

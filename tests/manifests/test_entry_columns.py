@@ -22,8 +22,8 @@ from pyiceberg.types import BinaryType, DecimalType, DoubleType, LongType, Neste
 from tablecrypt.errors import FormatError, PlaintextRefusedError
 from tablecrypt.manifests.avro_columns import NULL, Bytes, Lanes
 from tablecrypt.manifests.avro_container import AvroContainer
-from tablecrypt.manifests.entry_columns import ENTRY_TYPES, Column, decode_manifests, read_entry
-from tablecrypt.manifests.manifest_file import inherit, parse_manifest
+from tablecrypt.manifests.entries import Column, decode_manifests, read_entry
+from tablecrypt.manifests.manifest_file import ENTRY_TYPES, inherit, parse_manifest
 from tablecrypt.manifests.records import DATA_FILE_POSITIONS, EncryptedDataFile
 from tests.support.manifest_bytes import LOCATION, entries_of, manifest_bytes, manifest_row, plain_value, values_of
 from tests.support.manifests import entry

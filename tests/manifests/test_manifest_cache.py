@@ -20,8 +20,7 @@ from tablecrypt.errors import (
 )
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.manifests import EncryptedManifestFile, ManifestList
-from tablecrypt.manifests.entries import BATCH_BYTES, CACHE, known_manifest_list, read_in_columns
-from tablecrypt.manifests.entry_columns import ManifestColumns
+from tablecrypt.manifests.entries import BATCH_BYTES, CACHE, ManifestColumns, known_manifest_list, read_in_columns
 from tablecrypt.manifests.manifest_file import PARTITIONS
 from tablecrypt.manifests.table_state import StatedLayout
 from tests.support.forking import holds_in_forked_child

@@ -31,7 +31,7 @@ from tablecrypt.orc.source import FileSource
 from tablecrypt.orc.tail import read_tail
 from tablecrypt.parquet import thrift
 from tablecrypt.parquet.structs import FILE_META_DATA_SHAPE
-from tablecrypt.table.deletion_vectors import MAGIC, parse_deletion_vector
+from tablecrypt.table.deletes import MAGIC, parse_deletion_vector
 from tablecrypt.table.metadata import MetadataFile, decompressed
 from tests.support.peak_memory import measured
 

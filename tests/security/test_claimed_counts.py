@@ -19,7 +19,7 @@ from tablecrypt.errors import FormatError
 from tablecrypt.maintenance import verify
 from tablecrypt.manifests import EncryptedDataFile
 from tablecrypt.manifests.records import key_metadata_of
-from tablecrypt.table.deletion_vectors import RowDelta
+from tablecrypt.table.deletes import RowDelta
 from tablecrypt.table.planning import EncryptedFileScanTask
 from tablecrypt.table.reader import TaskReader
 from tablecrypt.table.snapshots import CommitOptions

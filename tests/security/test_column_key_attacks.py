@@ -31,7 +31,7 @@ from tablecrypt.manifests.records import key_metadata_of
 from tablecrypt.parquet import thrift
 from tablecrypt.parquet.columns_apart import ENTRY, structs_of
 from tablecrypt.parquet.structs import FileMetaData, KeyValue
-from tablecrypt.table.deletion_vectors import RowDelta
+from tablecrypt.table.deletes import RowDelta
 from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.planning import EncryptedFileScanTask
 from tablecrypt.table.protection.write_barrier import METRICS_PREFIX, WRITE_BARRIER

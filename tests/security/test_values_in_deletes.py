@@ -15,7 +15,7 @@ from pyiceberg.manifest import DataFileContent, FileFormat
 from tablecrypt.maintenance import FindingKind, audit, reencrypt, shred, verify
 from tablecrypt.maintenance.reachable import FileKind, reachable_files
 from tablecrypt.manifests.records import EncryptedDataFile, key_metadata_of
-from tablecrypt.table.deletion_vectors import RowDelta
+from tablecrypt.table.deletes import RowDelta
 from tablecrypt.table.table import EncryptedTable
 from tests.support.plaintext import CANARY
 from tests.support.protected_tables import COLUMN_KEY, TABLE_KEY, Clients, declare, loaded, opened_by_table_key

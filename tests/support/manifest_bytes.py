@@ -15,8 +15,8 @@ from pyiceberg.typedef import Record
 
 from tablecrypt.manifests import EncryptedManifestFile
 from tablecrypt.manifests.avro_container import AvroContainer, BlockAvroOutputFile
-from tablecrypt.manifests.entries import Entries
-from tablecrypt.manifests.entry_columns import ENTRY_TYPES, decode_manifests
+from tablecrypt.manifests.entries import Entries, decode_manifests
+from tablecrypt.manifests.manifest_file import ENTRY_TYPES
 from tablecrypt.manifests.records import EncryptedDataFile, entry_records
 from tests.support.manifests import SNAPSHOT_ID, UNPARTITIONED
 

@@ -40,7 +40,7 @@ from tablecrypt.keys.key_ring import KeyRing
 from tablecrypt.kms.client import unwrap_with_master_key, wrap_with_master_key
 from tablecrypt.kms.local_file import read_key_file
 from tablecrypt.kms.memory import MemoryKeyManagementClient
-from tablecrypt.manifests.entry_columns import Column
+from tablecrypt.manifests.entries import Column
 from tablecrypt.manifests.manifest_file import parse_manifest
 from tablecrypt.manifests.manifest_list import parse_manifest_list
 from tablecrypt.manifests.records import EncryptedDataFile
@@ -57,7 +57,7 @@ from tablecrypt.parquet.thrift import decode
 from tablecrypt.parquet.uniform import ReadRequest
 from tablecrypt.table.canonical_metadata import metadata_hash
 from tablecrypt.table.data_file_reader import AvroDataFile
-from tablecrypt.table.deletion_vectors import parse_deletion_vector
+from tablecrypt.table.deletes import parse_deletion_vector
 from tablecrypt.table.file_entries import FileEntryCodec
 from tablecrypt.table.metadata import EncryptedTableMetadata, MetadataFile, decompressed
 from tests.support.ags1_files import LOCATION, ags1_file, key_metadata

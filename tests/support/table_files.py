@@ -34,7 +34,7 @@ from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.files.raw_output import RawContent
 from tablecrypt.manifests import EncryptedDataFile, EncryptedManifestFile
 from tablecrypt.parquet.uniform import UniformParquetWriter
-from tablecrypt.table.deletion_vectors import MAGIC, RowDelta
+from tablecrypt.table.deletes import MAGIC, RowDelta
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.write import write_data_files
 from tests.support.manifests import SNAPSHOT_ID, encrypt_file, new_key, write_manifest

@@ -23,7 +23,7 @@ from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import AuthenticationError, FormatError, PlaintextRefusedError, TamperedFileError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.manifests import EncryptedDataFile
-from tablecrypt.table.deletion_vectors import MAGIC, DeletedPositions, DeletionVectorReader, parse_deletion_vector
+from tablecrypt.table.deletes import MAGIC, DeletedPositions, DeletionVectorReader, parse_deletion_vector
 from tablecrypt.table.planning import EncryptedFileScanTask
 from tablecrypt.table.reader import TaskReader
 from tests.support.mutations import arbitrary
@@ -260,7 +260,7 @@ def test_live_rows_are_those_whose_position_is_not_deleted(deleted: set[int], bo
 def test_positions_over_32_bits_are_kept() -> None:
     from pyroaring import BitMap64
 
-    assert parse_deletion_vector(deletion_vector_blob(BitMap64([1, 2**33]).serialize()), "loc").last() == 2**33
+    assert parse_deletion_vector(deletion_vector_blob(BitMap64([1, 2**33]).serialize()), "loc").max() == 2**33
 
 
 def test_a_shared_delete_file_is_read_once(files: TableFiles) -> None:

@@ -14,7 +14,7 @@ from pyiceberg.transforms import BucketTransform
 from pyiceberg.types import LongType, NestedField, StringType
 from pyroaring import BitMap64
 
-from tablecrypt.table.deletion_vectors import encode_deletion_vector, parse_deletion_vector
+from tablecrypt.table.deletes import encode_deletion_vector, parse_deletion_vector
 from tests.support.compare import assert_same_rows
 from tests.support.plaintext import CANARY
 from tests.support.table_files import vectors_of

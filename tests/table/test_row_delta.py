@@ -21,8 +21,7 @@ from pyiceberg.types import LongType, NestedField
 from pyroaring import BitMap64
 
 from tablecrypt.manifests.records import EncryptedDataFile
-from tablecrypt.table.deletes import write_row_delta
-from tablecrypt.table.deletion_vectors import DeletionVectorReader, RowDelta
+from tablecrypt.table.deletes import DeletionVectorReader, RowDelta, write_row_delta
 from tablecrypt.table.snapshots import EncryptedUpdateSnapshot
 from tablecrypt.table.table import EncryptedTable
 from tests.support.table_files import vectors_of

@@ -14,7 +14,6 @@ from __future__ import annotations
 import threading
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
-from types import TracebackType
 from typing import Any, Final
 
 from pyiceberg.table import StagedTable, Table
@@ -119,8 +118,8 @@ class _Connections:
         self._of_this_thread().append(connection)
         return self._catalog.guarded(client)
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self._of_this_thread().pop().__exit__(kind, error, trace)
+    def __exit__(self, *raised: Any) -> None:
+        self._of_this_thread().pop().__exit__(*raised)
 
     def __reduce__(self) -> tuple[type[_Connections], tuple[Any, ...]]:
         return _Connections, (self._catalog,)

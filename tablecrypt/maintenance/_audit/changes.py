@@ -14,7 +14,7 @@ import datetime as dt
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
 
@@ -22,7 +22,7 @@ from tablecrypt._parsed_json import problem_of
 from tablecrypt.arguments import checked_arguments
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.maintenance._audit.findings import Audit, FindingKind, TableAudit
-from tablecrypt.printable import counted, json_fields
+from tablecrypt.printable import AsJson, counted
 
 _TELL_AGES: Final = frozenset(kind.code for kind in (FindingKind.KEK_PAST_LIFE, FindingKind.KEK_RETIRED, FindingKind.KEK_NEAR_END))
 
@@ -80,7 +80,7 @@ class TableChanges:
 
 
 @dataclass(frozen=True)
-class AuditChanges:
+class AuditChanges(AsJson):
     """What changed since an earlier audit.
 
     Attributes:
@@ -100,10 +100,6 @@ class AuditChanges:
     def gone(self) -> tuple[ChangedFinding, ...]:
         """All findings that only the earlier audit had."""
         return tuple(finding for table in self.tables for finding in table.gone)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the changes as JSON's types."""
-        return json_fields(self)
 
 
 class _Kept(BaseModel):

@@ -57,6 +57,7 @@ from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.protection.exposed_values import ShownPartitions, deleted_by
 from tablecrypt.table.protection.policy import policy_of
 from tablecrypt.table.protection.write_barrier import changed_barrier, metrics_names
+from tablecrypt.table.table_files import heads_of
 
 THREADS: Final = 16
 _SHOWN: Final = 3
@@ -366,7 +367,7 @@ def _message(metadata: TableMetadata, showing: Iterable[ReachableFile]) -> str:
     files = [file for file in showing if file.kind != FileKind.MANIFEST]
     snapshots = frozenset[int]().union(*(file.snapshots for file in manifests))
     refs = sorted(f"{ref.snapshot_ref_type.value} {name}" for name, ref in metadata.refs.items() if ref.snapshot_id in snapshots)
-    others = len(snapshots - {ref.snapshot_id for ref in metadata.refs.values()})
+    others = len(snapshots - heads_of(metadata))
     kept_by = [*refs, *([counted(others, "snapshot without a name", "snapshots without a name")] if others else [])]
 
     return (

@@ -32,7 +32,7 @@ from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import FormatError, PlaintextRefusedError, TamperedFileError
 from tablecrypt.files.deletion import DeletionScope
 from tablecrypt.files.encrypting_file_io import refusing_made_up
-from tablecrypt.maintenance.progress import Counted
+from tablecrypt.maintenance.operation import Counted
 from tablecrypt.parquet.uniform import check_end
 
 THREADS: Final = 32

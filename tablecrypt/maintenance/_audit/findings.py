@@ -8,7 +8,7 @@ import datetime as dt
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum, IntEnum
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.maintenance._audit.file_signatures import Signature
@@ -34,240 +34,171 @@ class Severity(IntEnum):
         return self.name.lower()
 
 
-class _Meaning(NamedTuple):
-    code: str
-    severity: Severity
-    title: str
-    advice: str
-
-
 class FindingKind(Enum):
     """A kind of finding: its name for programs, which is stable; how severe it is; what it is, in a few words; what to do about it."""
 
-    PLAIN_TABLE = _Meaning("plain-table", Severity.CRITICAL, "Table is not encrypted", "Migrate it into an encrypted table.")
-    PLAINTEXT_FILE = _Meaning(
-        "plaintext-file", Severity.CRITICAL, "Plaintext file of the table", "Rewrite or expire what refers to it, then delete it."
-    )
-    PLAINTEXT_SNAPSHOT = _Meaning(
-        "plaintext-snapshot", Severity.CRITICAL, "Snapshot without a key", "Expire it, then remove the files that only it refers to."
-    )
-    PLAINTEXT_STATISTICS = _Meaning(
-        "plaintext-statistics", Severity.CRITICAL, "Plaintext statistics file", "Remove it from the table's metadata and delete it."
-    )
-    PLAINTEXT_ORPHAN = _Meaning(
-        "plaintext-orphan",
-        Severity.CRITICAL,
-        "Plaintext file that does not belong to the table",
-        "Find out who put it there, and delete it.",
-    )
-    UNKNOWN_CONTENT = _Meaning(
-        "unknown-content",
-        Severity.CRITICAL,
-        "File in no encrypted format",
-        "It may be plaintext: find out who put it there, and delete it.",
-    )
-    REUSED_KEY = _Meaning(
-        "reused-key", Severity.CRITICAL, "One key for several files", "Re-encrypt these files, and find out which program wrote them."
-    )
-    REFUSED_TABLE = _Meaning(
-        "refused-table", Severity.ERROR, "Table cannot be loaded", "Read the message: it says what contradicts what this client has seen."
-    )
-    KEY_REFUSED = _Meaning(
-        "key-refused",
+    PLAIN_TABLE = (Severity.CRITICAL, "Table is not encrypted", "Migrate it into an encrypted table.")
+    PLAINTEXT_FILE = (Severity.CRITICAL, "Plaintext file of the table", "Rewrite or expire what refers to it, then delete it.")
+    PLAINTEXT_SNAPSHOT = (Severity.CRITICAL, "Snapshot without a key", "Expire it, then remove the files that only it refers to.")
+    PLAINTEXT_STATISTICS = (Severity.CRITICAL, "Plaintext statistics file", "Remove it from the table's metadata and delete it.")
+    PLAINTEXT_ORPHAN = (Severity.CRITICAL, "Plaintext file that does not belong to the table", "Find out who put it there, and delete it.")
+    UNKNOWN_CONTENT = (Severity.CRITICAL, "File in no encrypted format", "It may be plaintext: find out who put it there, and delete it.")
+    REUSED_KEY = (Severity.CRITICAL, "One key for several files", "Re-encrypt these files, and find out which program wrote them.")
+    REFUSED_TABLE = (Severity.ERROR, "Table cannot be loaded", "Read the message: it says what contradicts what this client has seen.")
+    KEY_REFUSED = (
         Severity.ERROR,
         "The key service refuses the table's key",
         "Grant the permission or enable the key; if the key is gone for good, so is the table.",
     )
-    MASTER_KEY_MISMATCH = _Meaning(
-        "master-key-mismatch",
+    MASTER_KEY_MISMATCH = (
         Severity.ERROR,
         "Another master key wrapped the table's KEKs",
         "Use the key service or the key file with which the table was written. If you did, somebody changed encryption-keys: restore it.",
     )
-    KEY_NOT_ALLOWED = _Meaning(
-        "key-not-allowed",
+    KEY_NOT_ALLOWED = (
         Severity.ERROR,
         "Table names a master key that is not allowed",
         "Find out who made or edited its metadata. If the key is right, add it to encryption.allowed-key-ids.",
     )
-    UNOPENED = _Meaning("unopened", Severity.ERROR, "Metadata cannot be opened", "Verify the table; restore the file or rescue the key.")
-    MISSING_KEY = _Meaning(
-        "missing-key", Severity.ERROR, "Snapshot whose key is gone", "Rescue the key from an older metadata file, or expire the snapshot."
-    )
-    MISSING_FILE = _Meaning("missing-file", Severity.ERROR, "File is missing", "Restore it from a backup or an object version.")
-    WRONG_MAGIC = _Meaning(
-        "wrong-magic", Severity.ERROR, "File does not begin like its format", "It was overwritten: verify the table, restore the file."
-    )
-    WRONG_FOOTER = _Meaning(
-        "wrong-footer",
+    UNOPENED = (Severity.ERROR, "Metadata cannot be opened", "Verify the table; restore the file or rescue the key.")
+    MISSING_KEY = (Severity.ERROR, "Snapshot whose key is gone", "Rescue the key from an older metadata file, or expire the snapshot.")
+    MISSING_FILE = (Severity.ERROR, "File is missing", "Restore it from a backup or an object version.")
+    WRONG_MAGIC = (Severity.ERROR, "File does not begin like its format", "It was overwritten: verify the table, restore the file.")
+    WRONG_FOOTER = (
         Severity.ERROR,
         "File does not end like a file of the table",
         "Its plaintext file crypto metadata was changed: verify the table, restore the file.",
     )
-    WRONG_LENGTH = _Meaning(
-        "wrong-length", Severity.ERROR, "File length differs from its key metadata", "It was cut or overwritten: restore it."
-    )
-    NOT_LISTED = _Meaning(
-        "not-listed",
+    WRONG_LENGTH = (Severity.ERROR, "File length differs from its key metadata", "It was cut or overwritten: restore it.")
+    NOT_LISTED = (
         Severity.ERROR,
         "The table's folder was not searched",
         "Grant the permission to list it, or audit through a FileIO that can.",
     )
-    KEY_ID_DIFFERS = _Meaning(
-        "key-id-differs",
+    KEY_ID_DIFFERS = (
         Severity.ERROR,
         "Master key other than the table's",
         "Find out who edited the metadata, and do not write to the table until then.",
     )
-    COLUMN_EXPOSED = _Meaning(
-        "column-exposed",
+    COLUMN_EXPOSED = (
         Severity.CRITICAL,
         "Protected column under the table's key",
         "Reencrypt the table, then shred the snapshots that have the old files, with replace_heads.",
     )
-    COLUMN_IN_PARTITIONS = _Meaning(
-        "column-in-partitions",
+    COLUMN_IN_PARTITIONS = (
         Severity.CRITICAL,
         "Values of a protected column in file names or manifests",
         "Reencrypt each branch that has such files, then shred all snapshots but the heads, and delete the old files.",
     )
-    COLUMN_MASKS_AS_VALUES = _Meaning(
-        "column-masks-as-values",
+    COLUMN_MASKS_AS_VALUES = (
         Severity.ERROR,
         "Masks stored as values of a protected column",
         "An engine that may not see the column has copied its masks: restore the rows from a snapshot before, or delete them.",
     )
-    COLUMN_POLICY_CHANGED = _Meaning(
-        "column-policy-changed",
+    COLUMN_POLICY_CHANGED = (
         Severity.CRITICAL,
         "Somebody removed the protection of a column, or gave its name to another",
         "Find out who edited the properties or the schema, and restore them: values would be written under the table's key.",
     )
-    COLUMN_KEY_DIFFERS = _Meaning(
-        "column-key-differs",
+    COLUMN_KEY_DIFFERS = (
         Severity.CRITICAL,
         "Column key under another master key, or of another table",
         "Find out who edited encryption-keys, and do not write to the table until then.",
     )
-    COLUMN_KEY_MISSING = _Meaning(
-        "column-key-missing",
+    COLUMN_KEY_MISSING = (
         Severity.WARNING,
         "Protected column whose key is gone",
         "If it was shredded, drop the column. Otherwise restore the entry from an older metadata file.",
     )
-    COLUMN_GUARD_CHANGED = _Meaning(
-        "column-guard-changed",
+    COLUMN_GUARD_CHANGED = (
         Severity.WARNING,
         "Nothing keeps Iceberg Java from writing a protected column",
         "Restore the property, or set encryption.column-guard=false if Java is to write.",
     )
-    COLUMN_FORMERLY_PROTECTED = _Meaning(
-        "column-formerly-protected",
+    COLUMN_FORMERLY_PROTECTED = (
         Severity.INFO,
         "Column that is no longer protected, except in some files",
         "Reencrypt the table, so that its readers can read the column.",
     )
-    KEK_AHEAD = _Meaning(
-        "kek-ahead",
+    KEK_AHEAD = (
         Severity.ERROR,
         "KEK dated in the future",
         "If no writer's clock was wrong, somebody edited the metadata: prune the keys, rotate the KEK, and find out who.",
     )
-    KEK_UNUSED = _Meaning(
-        "kek-unused",
+    KEK_UNUSED = (
         Severity.WARNING,
         "KEK that no snapshot needs",
         "It may be a retired one that was put back: prune the keys before Iceberg Java writes to the table.",
     )
-    NO_CURRENT_SNAPSHOT = _Meaning(
-        "no-current-snapshot",
+    NO_CURRENT_SNAPSHOT = (
         Severity.WARNING,
         "Table with snapshots reads as empty",
         "If nobody has replaced the table, restore its metadata file, and find out who edited it.",
     )
-    PINS_MISSING = _Meaning(
-        "pins-missing",
+    PINS_MISSING = (
         Severity.WARNING,
         "Nothing pins the table",
         "Set the catalog property encryption.pins, so that a rolled back or edited table is refused.",
     )
-    STALE_PLAINTEXT_METADATA = _Meaning(
-        "stale-plaintext-metadata",
+    STALE_PLAINTEXT_METADATA = (
         Severity.WARNING,
         "Metadata from before the table was encrypted",
         "Delete it once no plaintext snapshot is needed.",
     )
-    FOREIGN_METADATA = _Meaning(
-        "foreign-metadata",
+    FOREIGN_METADATA = (
         Severity.WARNING,
         "Metadata of another table in this one's folder",
         "Delete it if that table is gone; give tables folders of their own.",
     )
-    PARTITION_VALUES = _Meaning(
-        "partition-values",
+    PARTITION_VALUES = (
         Severity.WARNING,
         "Partition values in plaintext metadata",
         "Remove write.summary.partition-limit, and expire the snapshots that have them.",
     )
-    KEK_PAST_LIFE = _Meaning("kek-past-life", Severity.WARNING, "KEK is past its life", "Rotate the KEK.")
-    DEK_PAST_LIFE = _Meaning("dek-past-life", Severity.WARNING, "Data keys are past their life", "Re-encrypt these files.")
-    SHORT_KEY = _Meaning("short-key", Severity.WARNING, "Keys are shorter than the table requires", "Re-encrypt these files.")
-    NOT_READ = _Meaning(
-        "not-read",
+    KEK_PAST_LIFE = (Severity.WARNING, "KEK is past its life", "Rotate the KEK.")
+    DEK_PAST_LIFE = (Severity.WARNING, "Data keys are past their life", "Re-encrypt these files.")
+    SHORT_KEY = (Severity.WARNING, "Keys are shorter than the table requires", "Re-encrypt these files.")
+    NOT_READ = (
         Severity.WARNING,
         "Not all metadata files were read",
         "Delete old metadata files that nothing needs: write.metadata.delete-after-commit.enabled does.",
     )
-    KEK_RETIRED = _Meaning("kek-retired", Severity.INFO, "KEK that only unwraps", "Rotate the KEK before its remaining three years end.")
-    KEK_NEAR_END = _Meaning(
-        "kek-near-end", Severity.INFO, "KEK is near the end of its life", "Rotate the KEK, or let the next writer do it."
-    )
-    UNUSED_KEY = _Meaning("unused-key", Severity.INFO, "Keys that no snapshot needs", "Prune the keys.")
-    STALE_KEYS = _Meaning(
-        "stale-keys",
+    KEK_RETIRED = (Severity.INFO, "KEK that only unwraps", "Rotate the KEK before its remaining three years end.")
+    KEK_NEAR_END = (Severity.INFO, "KEK is near the end of its life", "Rotate the KEK, or let the next writer do it.")
+    UNUSED_KEY = (Severity.INFO, "Keys that no snapshot needs", "Prune the keys.")
+    STALE_KEYS = (
         Severity.INFO,
         "Older metadata holds keys that the table no longer has",
         "Anybody with the master key can open what they open: delete those metadata files, or shred.",
     )
-    UNFINISHED_OPERATION = _Meaning(
-        "unfinished-operation", Severity.INFO, "Journal of an unfinished operation", "If it is not running, run it again: it continues."
-    )
-    ORPHANS = _Meaning(
-        "orphans",
-        Severity.INFO,
-        "Encrypted files that do not belong to the table",
-        "Remove orphan files, except those of writes in progress.",
-    )
-    CHANGED_SINCE_COMMIT = _Meaning(
-        "changed-since-commit", Severity.INFO, "Metadata that no manifest list bears out", "If it was nobody of yours, find out who it was."
-    )
-    SHARE_RECORD = _Meaning(
-        "share-record",
+    UNFINISHED_OPERATION = (Severity.INFO, "Journal of an unfinished operation", "If it is not running, run it again: it continues.")
+    ORPHANS = (Severity.INFO, "Encrypted files that do not belong to the table", "Remove orphan files, except those of writes in progress.")
+    CHANGED_SINCE_COMMIT = (Severity.INFO, "Metadata that no manifest list bears out", "If it was nobody of yours, find out who it was.")
+    SHARE_RECORD = (
         Severity.ERROR,
         "Record of a share cannot be read",
         "Restore the file from a backup or an object version, and find out who removed it; a lost one is forgotten by unshare.",
     )
-    SHARED_FILE_MISSING = _Meaning(
-        "shared-file-missing",
+    SHARED_FILE_MISSING = (
         Severity.ERROR,
         "Shared file is missing",
         "Restore it, or update or end the share: whom it is for can read none of it that needs the file.",
     )
-    SHARE_BEHIND = _Meaning(
-        "share-behind",
+    SHARE_BEHIND = (
         Severity.INFO,
         "Share of files that the table has replaced or removed",
         "Update the share, or end it: until then old rows are read there, and these files are kept.",
     )
-    LIVE_SHARE = _Meaning(
-        "live-share", Severity.INFO, "Rows are shared with somebody else", "If it is no longer wanted, end it by unshare."
-    )
-    NO_LENGTH = _Meaning(
-        "no-length", Severity.INFO, "Key metadata without a length", "A file cut between two blocks would go unnoticed: re-encrypt."
-    )
+    LIVE_SHARE = (Severity.INFO, "Rows are shared with somebody else", "If it is no longer wanted, end it by unshare.")
+    NO_LENGTH = (Severity.INFO, "Key metadata without a length", "A file cut between two blocks would go unnoticed: re-encrypt.")
 
-    def __init__(self, code: str, severity: Severity, title: str, advice: str) -> None:
-        self.code, self.severity, self.title, self.advice = code, severity, title, advice
+    def __init__(self, severity: Severity, title: str, advice: str) -> None:
+        self.severity, self.title, self.advice = severity, title, advice
+
+    @property
+    def code(self) -> str:
+        """The name for programs."""
+        return self.name.lower().replace("_", "-")
 
     @property
     def is_plaintext(self) -> bool:

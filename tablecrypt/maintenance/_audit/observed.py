@@ -42,8 +42,8 @@ from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import ConfigurationError, FormatError, KeyIdChangedError, KmsAccessDeniedError, KmsError, TablecryptError
 from tablecrypt.files.deletion import DeletionScope
 from tablecrypt.files.encrypting_file_io import store_io
-from tablecrypt.files.listing import StoredFile, stored_files
 from tablecrypt.files.raw_output import ENCRYPTION_KEYS, JOURNAL_KEYS, TABLE_METADATA_SUFFIXES, are_wrapped_keys, operation_of_journal
+from tablecrypt.files.stores import StoredFile, stored_files
 from tablecrypt.keys.key_ring import EncryptedKey
 from tablecrypt.keys.manager import EncryptionManager
 from tablecrypt.maintenance._audit.authenticated_state import state_findings
@@ -52,8 +52,7 @@ from tablecrypt.maintenance._audit.file_signatures import FileStart, Signature, 
 from tablecrypt.maintenance._audit.findings import Finding, FindingKind
 from tablecrypt.maintenance._audit.shares import ObservedShares, observed_shares
 from tablecrypt.maintenance._storage import canonical
-from tablecrypt.maintenance._tables import moment_of
-from tablecrypt.maintenance.progress import Counted
+from tablecrypt.maintenance.operation import Counted, moment_of
 from tablecrypt.maintenance.reachable import Reachable, ReachableFile, reachable_files
 from tablecrypt.printable import counted
 from tablecrypt.table._pyiceberg.statistics import statistics_locations

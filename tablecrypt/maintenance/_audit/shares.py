@@ -19,6 +19,7 @@ from tablecrypt.maintenance.sharing.records import LiveShare
 from tablecrypt.printable import counted
 from tablecrypt.table.shares import ShareRecord, named_records, read_record
 from tablecrypt.table.table import EncryptedTable
+from tablecrypt.table.table_files import heads_of
 
 _SHOWN = 3
 
@@ -64,7 +65,7 @@ def observed_shares(table: Table) -> ObservedShares:
         except ShareRecordError as error:
             lost.append(error)
 
-    heads = {ref.snapshot_id for ref in table.metadata.refs.values()}
+    heads = heads_of(table.metadata)
     snapshots = (snapshot for snapshot in table.metadata.snapshots if snapshot.snapshot_id in heads)
     of_heads = {file.file_path for snapshot in snapshots for file in files_of_snapshot(table.metadata, table.io, snapshot)[0]}
 

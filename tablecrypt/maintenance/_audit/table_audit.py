@@ -61,9 +61,8 @@ from tablecrypt.maintenance._audit.findings import (
 )
 from tablecrypt.maintenance._audit.observed import Observed, observe, orphan_findings, wanted_signature
 from tablecrypt.maintenance._audit.shares import share_findings
-from tablecrypt.maintenance._tables import EPOCH, checked_moment, moment_of
 from tablecrypt.maintenance.catalog_tables import identifiers_of
-from tablecrypt.maintenance.progress import Counted, ProgressListener, no_progress
+from tablecrypt.maintenance.operation import EPOCH, Counted, ProgressListener, checked_moment, moment_of, no_progress
 from tablecrypt.maintenance.reachable import FileKind, ReachableFile
 from tablecrypt.maintenance.sharing.records import LiveShare
 from tablecrypt.printable import counted

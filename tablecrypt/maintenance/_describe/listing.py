@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol, runtime_checkable
+from typing import Final, Protocol, runtime_checkable
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import NoSuchNamespaceError
@@ -20,7 +20,7 @@ from pyiceberg.typedef import Identifier
 from tablecrypt import properties as names
 from tablecrypt.arguments import checked_arguments
 from tablecrypt.maintenance.reachable import THREADS
-from tablecrypt.printable import json_fields, one_line
+from tablecrypt.printable import AsJson, one_line
 from tablecrypt.table.table import is_encrypted, plain_tables_opened
 
 logger = logging.getLogger(__name__)
@@ -60,7 +60,7 @@ class ListedTable:
 
 
 @dataclass(frozen=True)
-class Listing:
+class Listing(AsJson):
     """What a catalog, or a namespace of it, has.
 
     Attributes:
@@ -79,10 +79,6 @@ class Listing:
     def is_whole(self) -> bool:
         """Whether every namespace was listed and every table loaded."""
         return not self.unlisted and all(each.problem is None for each in self.tables)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return all fields as JSON's types."""
-        return json_fields(self)
 
 
 @checked_arguments()

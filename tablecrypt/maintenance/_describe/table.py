@@ -11,7 +11,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 from pyiceberg.manifest import DataFile, DataFileContent
 from pyiceberg.schema import Schema
@@ -28,9 +28,9 @@ from tablecrypt.keys.key_ring import is_kept_by_commits
 from tablecrypt.keys.nested_columns import fields_in
 from tablecrypt.maintenance._audit.columns import audited_column_keks
 from tablecrypt.maintenance._audit.table_audit import created_at
-from tablecrypt.maintenance._tables import EPOCH, moment_of
+from tablecrypt.maintenance.operation import EPOCH, moment_of
 from tablecrypt.maintenance.reachable import FileKind, files_of_snapshot, kind_of
-from tablecrypt.printable import json_fields
+from tablecrypt.printable import AsJson
 from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.protection.policy import policy_of
 from tablecrypt.table.table import is_encrypted
@@ -154,7 +154,7 @@ class TableSize:
 
 
 @dataclass(frozen=True)
-class TableDescription:
+class TableDescription(AsJson):
     """What is known of a table.
 
     Attributes:
@@ -192,10 +192,6 @@ class TableDescription:
     keks: tuple[DescribedKek, ...] = ()
     size: TableSize | None = None
     unread: dict[str, str] = field(default_factory=dict)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return all fields as JSON's types."""
-        return json_fields(self)
 
 
 @checked_arguments()

@@ -35,7 +35,7 @@ from tablecrypt.arguments import checked_arguments, file_path, names_of
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import TamperedFileError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO, EncryptingOutputFile, store_io
-from tablecrypt.files.listing import stored_files
+from tablecrypt.files.stores import stored_files
 from tablecrypt.kms.resilient import AllowedKeys
 from tablecrypt.maintenance._audit.table_audit import PinsTables
 from tablecrypt.maintenance._doctor.checks import Check, CheckState, CheckUp, failed, tried

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
+from typing import ClassVar
 
-from tablecrypt.printable import json_fields, one_line
+from tablecrypt.printable import AsJson, one_line
 
 
 class CheckState(Enum):
@@ -41,7 +41,7 @@ class Check:
 
 
 @dataclass(frozen=True)
-class CheckUp:
+class CheckUp(AsJson):
     """The results of all checks.
 
     Attributes:
@@ -52,6 +52,7 @@ class CheckUp:
         checks: in the order in which they were made.
     """
 
+    also_says: ClassVar = {"well": "is_well"}
     catalog: str
     table: str | None
     read_only: bool
@@ -67,10 +68,6 @@ class CheckUp:
     def untried(self) -> tuple[Check, ...]:
         """What was not tried: of it nothing is known, whatever `is_well` says."""
         return tuple(check for check in self.checks if check.state == CheckState.UNTRIED)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return all of it as JSON's types."""
-        return {**json_fields(self), "well": self.is_well}
 
 
 def tried(area: str, name: str, attempt: Callable[[], str], advice: str) -> Check:

@@ -59,7 +59,7 @@ from tablecrypt.files.deletion import NOTHING, DeletionScope
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.maintenance._file_rewrite import FileRewrite, Journal, NewFileWork, done_files, new_files, replacement_entry, write_again
 from tablecrypt.maintenance._relocate_files import PathMap
-from tablecrypt.maintenance.progress import ProgressListener
+from tablecrypt.maintenance.operation import ProgressListener
 from tablecrypt.maintenance.runner import FileDone, FileWork, Runner
 from tablecrypt.manifests.manifest_file import inherit, parse_manifest
 from tablecrypt.manifests.manifest_list import parse_manifest_list

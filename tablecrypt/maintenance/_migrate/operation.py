@@ -31,8 +31,7 @@ from tablecrypt.files.deletion import DeletionScope, names_location
 from tablecrypt.files.encrypting_file_io import store_io
 from tablecrypt.maintenance._migrate.attempt import Migration, migration_journal
 from tablecrypt.maintenance._migrate.plaintext import PlaintextLeft, PlaintextOf, plaintext_before, plaintext_left, plaintext_of
-from tablecrypt.maintenance._tables import check_new_name, require_encrypted
-from tablecrypt.maintenance.progress import OperationResult, ProgressListener, no_progress
+from tablecrypt.maintenance.operation import OperationResult, ProgressListener, check_new_name, no_progress, require_encrypted
 from tablecrypt.maintenance.runner import Runner, runner_or_threads
 from tablecrypt.printable import bytes_shown, counted, shown
 from tablecrypt.table.other_tables import OtherTables

@@ -22,7 +22,7 @@ from pyiceberg.utils.concurrent import ExecutorFactory
 from tablecrypt import properties as names
 from tablecrypt.errors import FormatError, MissingExtraError
 from tablecrypt.files.deletion import DeletionScope
-from tablecrypt.files.listing import stored_files
+from tablecrypt.files.stores import stored_files
 from tablecrypt.maintenance._audit.file_signatures import Signature, read_file_starts
 from tablecrypt.maintenance._orphan_files import known_locations
 from tablecrypt.maintenance._storage import canonical, delete_checksums, object_versions, read_older

@@ -28,7 +28,7 @@ from tablecrypt.maintenance.runner import FileDone
 from tablecrypt.parquet.protected.hidden_columns import hidden_field_id
 from tablecrypt.parquet.verification import Verification, verify_footer
 from tablecrypt.table.data_file_reader import AvroDataFile
-from tablecrypt.table.deletion_vectors import DeletionVectorReader
+from tablecrypt.table.deletes import DeletionVectorReader
 
 FETCHED_BLOCKS: Final = 4
 """Blocks that are read from the store at once."""

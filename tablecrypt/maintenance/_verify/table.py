@@ -52,15 +52,14 @@ from tablecrypt._parsed_json import ParsedJson
 from tablecrypt.arguments import checked_arguments, file_path
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import ConfigurationError, TamperedFileError
-from tablecrypt.files.listing import StoredFile, stored_files
+from tablecrypt.files.stores import StoredFile, stored_files
 from tablecrypt.maintenance._storage import canonical
-from tablecrypt.maintenance._tables import require_encrypted
 from tablecrypt.maintenance._verify.files import FileFindings, FileToInspect, Problem, inspect_file
 from tablecrypt.maintenance.columns.verification import HiddenColumnKeys, hidden_columns_to_verify, unchecked_columns
-from tablecrypt.maintenance.progress import ProgressListener, no_progress
+from tablecrypt.maintenance.operation import ProgressListener, no_progress, require_encrypted
 from tablecrypt.maintenance.reachable import FileKind, Reachable, ReachableFile, Unopened, reachable_files
 from tablecrypt.maintenance.runner import FileWork, Runner, run_counted, runner_or_threads
-from tablecrypt.printable import counted, json_fields
+from tablecrypt.printable import AsJson, counted
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import name_of
 
@@ -79,7 +78,7 @@ class BadFile:
 
 
 @dataclass(frozen=True)
-class Verified:
+class Verified(AsJson):
     """What was verified.
 
     Attributes:
@@ -146,10 +145,6 @@ class Verified:
     def is_empty(self) -> bool:
         """Whether there was no file to verify."""
         return self.files == 0
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the result as JSON's types."""
-        return json_fields(self)
 
 
 @checked_arguments()

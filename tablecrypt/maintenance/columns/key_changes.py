@@ -32,11 +32,10 @@ from tablecrypt.errors import ConfigurationError, TablecryptError
 from tablecrypt.keys.column_keys import ColumnPolicy
 from tablecrypt.keys.key_ring import EncryptedKey, KeyRing, mark, stored_entries
 from tablecrypt.keys.nested_columns import ancestors
-from tablecrypt.maintenance._key_commit import added_keys, commit_keys, removed_keys, replaced_key
+from tablecrypt.maintenance._key_commit import commit_keys
 from tablecrypt.maintenance._shred_find import OlderFiles, inspect_older, kek_ids
-from tablecrypt.maintenance._shred_scrub import DRY_RUN, Scrubbed, after_scrub, forget_in_log, holders, not_scrubbed, scrub
-from tablecrypt.maintenance._tables import reload, require_encrypted
-from tablecrypt.maintenance.progress import Counted, OperationResult, Progress, ProgressListener, no_progress
+from tablecrypt.maintenance._shred_scrub import DRY_RUN, Scrubbed, after_scrub, foretold, forget_in_log, not_scrubbed, scrub
+from tablecrypt.maintenance.operation import Counted, OperationResult, Progress, ProgressListener, no_progress, reload, require_encrypted
 from tablecrypt.printable import counted, shown
 from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.protection.authenticated import check_declared, undeclared_columns
@@ -45,7 +44,7 @@ from tablecrypt.table.protection.policy import policy_of
 from tablecrypt.table.shares import SharedFiles, metadata_deleting_io
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import name_of
-from tablecrypt.table.updates import lost_column_keys, named_column_keys, refuse_beside_lost
+from tablecrypt.table.updates import added_keys, lost_column_keys, named_column_keys, refuse_beside_lost, removed_keys, replaced_key
 
 _ROUNDS: Final = 5
 
@@ -405,14 +404,7 @@ def _foretold(table: EncryptedTable, field_id: int, column: str, delete_below: S
     ring, older = table.metadata.key_ring, inspect_older(table)
     gone = [entry for entry in ring.column_keys if entry.field_id == field_id]
     retired = frozenset(str(entry.encrypted_by_id) for entry in gone) | older.column_keks(field_id)
-    scope, expected = table.io.deletable.and_below(delete_below), Scrubbed()
-
-    for file in holders(table, older, retired):
-        if (reason := file.reason_against(scope)) is not None:
-            expected.refused[file.location] = reason
-        else:
-            expected.rewritten.append(file.location)
-
+    expected = foretold(table, older, retired, delete_below)
     return _result(table, field_id, column, {entry.key_id for entry in gone}, retired, expected, dry_run=True)
 
 

@@ -59,7 +59,7 @@ from tablecrypt.maintenance._file_rewrite import (
     NewFileWork,
     ReencryptWork,
 )
-from tablecrypt.maintenance._key_commit import commit_keys, removed_keys
+from tablecrypt.maintenance._key_commit import commit_keys
 from tablecrypt.maintenance.columns.footers import (
     footer_works,
     inspect_footers,
@@ -69,7 +69,7 @@ from tablecrypt.maintenance.columns.footers import (
 )
 from tablecrypt.maintenance.columns.masks import refuse_masks
 from tablecrypt.maintenance.columns.shown_files import ShownFiles
-from tablecrypt.maintenance.progress import ProgressListener
+from tablecrypt.maintenance.operation import ProgressListener
 from tablecrypt.maintenance.reachable import FileKind, reachable_files
 from tablecrypt.maintenance.runner import FileDone, FileWork, Runner
 from tablecrypt.manifests.records import DATA_FILE_POSITIONS, EncryptedDataFile, key_metadata_of
@@ -84,6 +84,7 @@ from tablecrypt.table.protection.stored_masks import replacement_of
 from tablecrypt.table.protection.writing import fields_left_out
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import FreshKeys, deleting_on_error
+from tablecrypt.table.updates import removed_keys
 
 logger = logging.getLogger(__name__)
 

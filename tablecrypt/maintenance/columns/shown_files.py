@@ -28,10 +28,10 @@ from tablecrypt.maintenance._shred import replace_head
 from tablecrypt.maintenance.columns.footers import columns_of_deletes, may_have_hidden_columns, name_mapping_of
 from tablecrypt.maintenance.compaction import Compaction, scan_tasks, unused_deletes
 from tablecrypt.maintenance.compaction_plan import CompactionRules, plan_groups
-from tablecrypt.maintenance.progress import ProgressListener
+from tablecrypt.maintenance.operation import ProgressListener
 from tablecrypt.maintenance.runner import Runner
 from tablecrypt.manifests.records import is_deletion_vector, key_metadata_of
-from tablecrypt.table.deletion_vectors import data_files_named_in
+from tablecrypt.table.deletes import data_files_named_in
 from tablecrypt.table.parquet_options import target_file_size
 from tablecrypt.table.planning import EncryptedFileScanTask
 from tablecrypt.table.protection.exposed_values import ShownPartitions, deleted_by

@@ -21,18 +21,25 @@ from pyiceberg.table import Table
 
 from tablecrypt.arguments import checked_arguments
 from tablecrypt.files.encrypting_file_io import refuse_restricted
-from tablecrypt.maintenance._tables import checked_filter, checked_moment, reload, require_encrypted
 from tablecrypt.maintenance.erasure.plan import RefWork, Searching, is_working_branch, works
 from tablecrypt.maintenance.erasure.proof import Proof, hidden_columns, state_of, unreachable
 from tablecrypt.maintenance.erasure.removal import Removed, remove, unneeded_files
 from tablecrypt.maintenance.erasure.result import Erased, ErasedRef, PartitionValues, TableState
 from tablecrypt.maintenance.erasure.rewriting import Rewriting, has_hidden_columns
 from tablecrypt.maintenance.erasure.row_filter import ErasureFilter
-from tablecrypt.maintenance.progress import Counted, ProgressListener, no_progress
+from tablecrypt.maintenance.operation import (
+    Counted,
+    ProgressListener,
+    checked_filter,
+    checked_moment,
+    no_progress,
+    reload,
+    require_encrypted,
+)
 from tablecrypt.maintenance.runner import Runner, runner_or_threads
 from tablecrypt.table.parquet_options import parquet_writer_options
 from tablecrypt.table.shares import SharedFiles, deleting_io, keeping_shared
-from tablecrypt.table.table_files import name_of
+from tablecrypt.table.table_files import heads_of, name_of
 
 
 @checked_arguments(but=("row_filter", "now"))
@@ -176,7 +183,7 @@ def _unneeded(searching: Searching, planned: Sequence[RefWork]) -> list[str]:
     staying = {each.snapshot_id for each in table.metadata.snapshots} - going
     replaced = {task.file.file_path for work in planned for task in work.rewrite} | searching.held
     # The snapshots that take the places of heads need what is not rewritten.
-    heads = {ref.snapshot_id for ref in table.metadata.refs.values()} & going
+    heads = heads_of(table.metadata) & going
     manifests = {manifest for head in heads for manifest in named.manifests[head]}
     kept = {manifest for manifest in manifests if replaced.isdisjoint(named.entries[manifest])}
     kept |= {location for manifest in manifests for location in named.entries[manifest]} - replaced

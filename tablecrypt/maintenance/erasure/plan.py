@@ -20,7 +20,7 @@ from tablecrypt.maintenance._shred_find import OlderFiles, inspect_older
 from tablecrypt.maintenance.erasure.result import ErasedRef
 from tablecrypt.maintenance.erasure.row_filter import WHOLE_TABLE, ErasureFilter
 from tablecrypt.maintenance.erasure.search import FileSearch, Findings, Holds, NamedFiles, named_files
-from tablecrypt.maintenance.progress import Counted
+from tablecrypt.maintenance.operation import Counted
 from tablecrypt.table.planning import EncryptedFileScanTask
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import live_files, name_of

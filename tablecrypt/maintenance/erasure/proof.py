@@ -15,8 +15,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from tablecrypt.files.listing import StoredFile, stored_files
 from tablecrypt.files.raw_output import TABLE_METADATA_SUFFIXES, operation_of_journal
+from tablecrypt.files.stores import StoredFile, stored_files
 from tablecrypt.maintenance._audit.file_signatures import FileStart, Signature, read_file_starts
 from tablecrypt.maintenance._audit.observed import Folder, are_checksums
 from tablecrypt.maintenance._shred import outside

@@ -23,14 +23,13 @@ from tablecrypt.files.raw_output import TABLE_METADATA_SUFFIXES
 from tablecrypt.maintenance._shred import shred
 from tablecrypt.maintenance._shred_scrub import NOT_NAMED_SO, forget_in_log
 from tablecrypt.maintenance._storage import canonical, delete_checksums, older_metadata
-from tablecrypt.maintenance._tables import reload
 from tablecrypt.maintenance.erasure.plan import Searching
-from tablecrypt.maintenance.progress import Counted, ProgressListener
+from tablecrypt.maintenance.operation import Counted, ProgressListener, reload
 from tablecrypt.maintenance.reachable import reachable_files
 from tablecrypt.table._pyiceberg.statistics import statistics_locations
 from tablecrypt.table.shares import deleting_io
 from tablecrypt.table.table import EncryptedExpireSnapshots, EncryptedTable
-from tablecrypt.table.table_files import TableFileIO, name_of
+from tablecrypt.table.table_files import TableFileIO, heads_of, name_of
 
 logger = logging.getLogger(__name__)
 
@@ -76,7 +75,7 @@ def remove(
     """
     table, removed = searching.table, Removed()
     # Others may have pointed a branch or tag there since. A head cannot expire, and the search at the end reports what it holds.
-    pointed_to = {ref.snapshot_id for ref in table.metadata.refs.values()}
+    pointed_to = heads_of(table.metadata)
     removed.snapshots |= searching.suspects - pointed_to
 
     if removed.snapshots:

@@ -11,7 +11,7 @@ from urllib.parse import quote_plus
 
 from pyiceberg.partitioning import PartitionSpec
 
-from tablecrypt.maintenance.progress import OperationResult
+from tablecrypt.maintenance.operation import OperationResult
 
 RUN_AGAIN = "run the same erasure again"
 

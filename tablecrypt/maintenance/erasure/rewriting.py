@@ -28,14 +28,13 @@ from pyiceberg.table.snapshots import ancestors_of
 
 from tablecrypt.maintenance._file_rewrite import commit_replacement
 from tablecrypt.maintenance._shred import replace_head
-from tablecrypt.maintenance._tables import reload
 from tablecrypt.maintenance.columns.blanking import blanked_file
 from tablecrypt.maintenance.compaction import Compaction
 from tablecrypt.maintenance.compaction_plan import FileGroup
 from tablecrypt.maintenance.erasure.plan import WORKING_BRANCH, RefWork, Searching
 from tablecrypt.maintenance.erasure.row_filter import ErasureFilter
 from tablecrypt.maintenance.erasure.search import names_any
-from tablecrypt.maintenance.progress import ProgressListener
+from tablecrypt.maintenance.operation import ProgressListener, reload
 from tablecrypt.maintenance.runner import Runner
 from tablecrypt.manifests.records import EncryptedDataFile
 from tablecrypt.table.parquet_options import target_file_size

@@ -46,7 +46,7 @@ from tablecrypt.errors import (
 from tablecrypt.maintenance._shred_find import OlderFiles
 from tablecrypt.maintenance.columns.blanking import BLANKED
 from tablecrypt.maintenance.erasure.row_filter import ErasureFilter
-from tablecrypt.maintenance.progress import Counted
+from tablecrypt.maintenance.operation import Counted
 from tablecrypt.manifests.records import FORMAT_VERSION, is_deletion_vector, partition_values
 from tablecrypt.parquet.uniform import ReadRequest
 from tablecrypt.table._pyiceberg.arrow import InclusiveMetricsEvaluator, to_requested_schema

@@ -30,7 +30,7 @@ from tablecrypt.maintenance.sharing.metadata import Place
 from tablecrypt.maintenance.sharing.sealing import SEALED, PrivateKey, info_of
 from tablecrypt.manifests.manifest_list import ManifestList, read_manifest_list
 from tablecrypt.manifests.table_state import ListedTableState
-from tablecrypt.printable import json_fields, shown
+from tablecrypt.printable import AsJson, shown
 from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata, check_metadata_location, read_metadata_file
 from tablecrypt.table.other_tables import tables_at
 from tablecrypt.table.table import EncryptedTable
@@ -38,7 +38,7 @@ from tablecrypt.table.table_files import WRITE_PATHS, TableFileIO
 
 
 @dataclass(frozen=True)
-class Accepted:
+class Accepted(AsJson):
     """What `accept` made.
 
     Attributes:
@@ -54,10 +54,6 @@ class Accepted:
     def summary(self) -> str:
         """Return what was done in one sentence."""
         return f"Accepted share {self.share_uuid}: {self.to_key_id} opens it now."
-
-    def to_json(self) -> Mapping[str, object]:
-        """Return all fields as JSON's types."""
-        return json_fields(self)
 
 
 @checked_arguments()

@@ -51,11 +51,10 @@ from tablecrypt.manifests.manifest_file import ManifestWriterV3
 from tablecrypt.manifests.manifest_list import ManifestListWriterV3, further_fields
 from tablecrypt.manifests.records import DATA_FILE_POSITIONS, STATISTICS, EncryptedDataFile, key_metadata_of
 from tablecrypt.manifests.table_state import ListedTableState
-from tablecrypt.table.deletes import DeleteReader
-from tablecrypt.table.deletion_vectors import DeletionVector, write_deletion_vectors
+from tablecrypt.table.deletes import DeleteReader, DeletionVector, write_deletion_vectors
 from tablecrypt.table.lineage import with_lineage
 from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata, changed_metadata
-from tablecrypt.table.protection.write_barrier import barrier_properties, has_write_barrier
+from tablecrypt.table.protection.write_barrier import barrier_properties
 from tablecrypt.table.scan import EncryptedDataScan
 from tablecrypt.table.snapshots import schema_of_spec, summary_counts
 from tablecrypt.table.table_files import TableFileIO
@@ -235,7 +234,7 @@ class ShareWriter:
         policy = ColumnPolicy.of(ProtectedColumn(each.field_id, each.key_id) for each in plan.columns)
         if not policy:
             return {}
-        is_guarded = has_write_barrier(source)
+        is_guarded = names.COLUMN_GUARD.is_true(source)
         barrier = barrier_properties(policy, plan.schema) if is_guarded else {names.COLUMN_GUARD.name: "false"}
         return {**policy.to_properties(), **barrier}
 

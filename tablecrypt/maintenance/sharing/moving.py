@@ -27,8 +27,7 @@ from pyiceberg.table.update import AssertRefSnapshotId, SetSnapshotRefUpdate, Ta
 from tablecrypt.arguments import checked_arguments, file_path
 from tablecrypt.errors import ConfigurationError, FormatError, MetadataRollbackError, TamperedFileError
 from tablecrypt.keys.column_keys import ColumnPolicy
-from tablecrypt.maintenance._tables import reload
-from tablecrypt.maintenance.progress import OperationResult
+from tablecrypt.maintenance.operation import OperationResult, reload
 from tablecrypt.maintenance.sharing.acceptance import SharedState
 from tablecrypt.maintenance.sharing.metadata import SHARED_AT
 from tablecrypt.manifests.manifest_list import ManifestListHeader

@@ -41,8 +41,8 @@ from tablecrypt.keys.key_ring import EncryptedKey
 from tablecrypt.keys.manager import EncryptionManager, OpenKek
 from tablecrypt.keys.nested_columns import covering
 from tablecrypt.maintenance._storage import write_metadata
-from tablecrypt.maintenance._tables import check_own_manifests, checked_filter, reload, require_encrypted
 from tablecrypt.maintenance.erasure.row_filter import shape_of
+from tablecrypt.maintenance.operation import check_own_manifests, checked_filter, reload, require_encrypted
 from tablecrypt.maintenance.runner import LocalRunner
 from tablecrypt.maintenance.sharing.columns import given_deks
 from tablecrypt.maintenance.sharing.metadata import Place, ShareWriter

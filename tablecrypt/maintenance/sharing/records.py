@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import datetime as dt
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import cast
 
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table import Table
@@ -19,8 +19,8 @@ from pyiceberg.table.update import RemovePropertiesUpdate, SetPropertiesUpdate, 
 from tablecrypt.arguments import checked_arguments
 from tablecrypt.errors import ConfigurationError, TablecryptError
 from tablecrypt.maintenance._key_commit import commit_keys
-from tablecrypt.maintenance._tables import moment_of, reload, require_encrypted
-from tablecrypt.printable import counted, json_fields, shown
+from tablecrypt.maintenance.operation import moment_of, reload, require_encrypted
+from tablecrypt.printable import AsJson, counted, shown
 from tablecrypt.properties import SHARE
 from tablecrypt.table.shares import NamedRecord, ShareRecord, live_shares, new_record, readably_named
 from tablecrypt.table.table import EncryptedTable
@@ -154,7 +154,7 @@ class LiveShare:
 
 
 @dataclass(frozen=True)
-class Shares:
+class Shares(AsJson):
     """The live shares of a table, the oldest first."""
 
     table: str
@@ -163,10 +163,6 @@ class Shares:
     def summary(self) -> str:
         """Return how many there are in one sentence."""
         return f"{self.table} has {counted(len(self.shares), 'live share', 'live shares') if self.shares else 'no live share'}."
-
-    def to_json(self) -> dict[str, Any]:
-        """Return all fields as JSON's types."""
-        return json_fields(self)
 
 
 @checked_arguments()

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import urlsplit
 
-from tablecrypt.maintenance.progress import OperationResult
+from tablecrypt.maintenance.operation import OperationResult
 from tablecrypt.printable import bytes_shown, counted, shown
 
 _S3: Final = ("s3", "s3a", "s3n")

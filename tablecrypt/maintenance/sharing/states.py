@@ -23,8 +23,8 @@ from typing import Final
 
 from tablecrypt.errors import ConfigurationError, FormatError
 from tablecrypt.files.deletion import SHARE_RECORDS, is_beyond_a_link, is_link
-from tablecrypt.files.listing import stored_files
 from tablecrypt.files.raw_output import TABLE_METADATA_SUFFIXES
+from tablecrypt.files.stores import stored_files
 from tablecrypt.maintenance._relocate_files import PathMap
 from tablecrypt.maintenance._storage import canonical
 from tablecrypt.table.metadata import EncryptedTableMetadata, read_metadata_file

@@ -24,10 +24,9 @@ from pyiceberg.table import Table
 from tablecrypt.arguments import checked_arguments
 from tablecrypt.errors import ConfigurationError, with_sentence
 from tablecrypt.files.deletion import DeletionScope, is_beyond_a_link
-from tablecrypt.files.listing import stored_files
 from tablecrypt.files.raw_output import TABLE_METADATA_SUFFIXES
-from tablecrypt.maintenance._tables import reload
-from tablecrypt.maintenance.progress import OperationResult
+from tablecrypt.files.stores import stored_files
+from tablecrypt.maintenance.operation import OperationResult, reload
 from tablecrypt.maintenance.sharing.records import ShareRecord, forget_share
 from tablecrypt.maintenance.sharing.states import States, check_place
 from tablecrypt.printable import counted, shell_word, shown

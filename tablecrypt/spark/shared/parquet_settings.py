@@ -14,8 +14,8 @@ from typing import Final
 
 from pyiceberg.typedef import Properties
 
-from tablecrypt.iceberg_properties import ROW_GROUP_BYTES
-from tablecrypt.table.parquet_options import parquet_writer_options, row_group_limit, target_file_size
+from tablecrypt.iceberg_properties import ROW_GROUP_BYTES, ROW_GROUP_LIMIT
+from tablecrypt.table.parquet_options import parquet_writer_options, target_file_size
 
 _CODECS: Final = {
     "zstd": "ZSTD",
@@ -64,7 +64,7 @@ def write_settings(properties: Properties) -> dict[str, str]:
     settings = {
         "parquet.compression": codec,
         "parquet.block.size": str(ROW_GROUP_BYTES.whole_number(properties)),
-        "parquet.block.row.count.limit": str(row_group_limit(properties)),
+        "parquet.block.row.count.limit": str(ROW_GROUP_LIMIT.whole_number(properties)),
         "parquet.page.size": str(options["data_page_size"]),
         "parquet.page.row.count.limit": str(options["write_batch_size"]),
         "parquet.dictionary.page.size": str(options["dictionary_pagesize_limit"]),

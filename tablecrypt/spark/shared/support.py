@@ -43,7 +43,8 @@ from tablecrypt.errors import ConfigurationError
 from tablecrypt.files.encrypting_file_io import read_restrictions_of
 from tablecrypt.files.locations import is_path
 from tablecrypt.keys.column_keys import ColumnPolicy
-from tablecrypt.spark.network import keeps_messages_private, requires_private_messages
+from tablecrypt.properties import SPARK_REQUIRE_ENCRYPTED_RPC
+from tablecrypt.spark.network import keeps_messages_private
 from tablecrypt.spark.shared.row_filter import asks_for_stored_columns
 from tablecrypt.spark.shared.schema import names_that_spark_confuses, unread_type
 from tablecrypt.spark.shared.written_columns import unsupported_partitioning
@@ -108,7 +109,7 @@ def check_messages(spark: SparkSession, located: LocatedTable, told: str, *, for
     if keeps_messages_private(spark.conf.get):
         return
     # path="jvm" may accept the risk for this program; the catalog's property is for all of them.
-    if not forced or requires_private_messages(located.client_properties):
+    if not forced or SPARK_REQUIRE_ENCRYPTED_RPC.is_true(located.client_properties):
         raise UnsupportedError(told)
     logger.warning('%s is used with path="jvm": %s', located.name, told)
 

@@ -52,7 +52,7 @@ from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import AuthenticationError
 
 if TYPE_CHECKING:
-    from tablecrypt.table.deletion_vectors import DeletedPositions
+    from tablecrypt.table.deletes import DeletedPositions
 
 _COUNT: Final = struct.Struct(">i")
 WRITE_ID_LENGTH: Final = 16

@@ -17,6 +17,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table, Transaction
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update.schema import UpdateSchema
+from pyiceberg.types import IcebergType
 
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.keys.column_keys import DECLARED_KEYS, DECLARED_MASK_PREFIX, ColumnPolicy
@@ -131,9 +132,12 @@ def check_properties(metadata: TableMetadata, updates: Mapping[str, str]) -> Non
 
 
 def _add(update: UpdateSchema, path: Path, change: Change) -> None:
-    kind = iceberg_type(json.loads(change["type"]), path)
-    update.add_column(path, kind, doc=change["comment"], required=not change["nullable"], default_value=change["default"])
+    update.add_column(path, _type_in(change, path), doc=change["comment"], required=not change["nullable"], default_value=change["default"])
     _move(update, path, change)
+
+
+def _type_in(change: Change, path: Path) -> IcebergType:
+    return iceberg_type(json.loads(change["type"]), path)
 
 
 def _move(update: UpdateSchema, path: Path, change: Change) -> None:
@@ -143,38 +147,14 @@ def _move(update: UpdateSchema, path: Path, change: Change) -> None:
         update.move_after(path, (*path[:-1], after))
 
 
-def _delete(update: UpdateSchema, path: Path, change: Change) -> None:
-    update.delete_column(path)
-
-
-def _rename(update: UpdateSchema, path: Path, change: Change) -> None:
-    update.rename_column(path, change["to"])
-
-
-def _retype(update: UpdateSchema, path: Path, change: Change) -> None:
-    update.update_column(path, field_type=iceberg_type(json.loads(change["type"]), path))
-
-
-def _describe(update: UpdateSchema, path: Path, change: Change) -> None:
-    update.update_column(path, doc=change["comment"])
-
-
-def _set_default(update: UpdateSchema, path: Path, change: Change) -> None:
-    update.set_default_value(path, change["default"])
-
-
-def _require(update: UpdateSchema, path: Path, change: Change) -> None:
-    update.update_column(path, required=not change["nullable"])
-
-
-_COLUMN_CHANGES: Final[Mapping[str, Callable[[UpdateSchema, Path, Change], None]]] = {
+_COLUMN_CHANGES: Final[Mapping[str, Callable[[UpdateSchema, Path, Change], object]]] = {
     "AddColumn": _add,
-    "DeleteColumn": _delete,
-    "RenameColumn": _rename,
-    "UpdateColumnComment": _describe,
-    "UpdateColumnDefaultValue": _set_default,
-    "UpdateColumnNullability": _require,
+    "DeleteColumn": lambda update, path, _: update.delete_column(path),
+    "RenameColumn": lambda update, path, change: update.rename_column(path, change["to"]),
+    "UpdateColumnComment": lambda update, path, change: update.update_column(path, doc=change["comment"]),
+    "UpdateColumnDefaultValue": lambda update, path, change: update.set_default_value(path, change["default"]),
+    "UpdateColumnNullability": lambda update, path, change: update.update_column(path, required=not change["nullable"]),
     "UpdateColumnPosition": _move,
-    "UpdateColumnType": _retype,
+    "UpdateColumnType": lambda update, path, change: update.update_column(path, _type_in(change, path)),
 }
 _OF_EVOLUTION: Final = {"AddColumn", "UpdateColumnType"}

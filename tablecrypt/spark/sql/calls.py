@@ -54,6 +54,11 @@ class Parameter:
     is_required: bool = False
 
 
+def optional(kind: str, *names: str) -> tuple[Parameter, ...]:
+    """Return parameters of one type that a call may leave out."""
+    return tuple(Parameter(name, kind) for name in names)
+
+
 TABLE: Final = Parameter("table", "STRING", is_required=True)
 DRY_RUN: Final = Parameter("dry_run", "BOOLEAN")
 DELETE_BELOW: Final = Parameter("delete_below", "ARRAY<STRING>")
@@ -325,7 +330,7 @@ def _named_as_in(schema: Schema, predicate: Predicate) -> Predicate:
 
 def columns(**types: pa.DataType) -> pa.Schema:
     """Return the schema of a procedure's rows. Every column may be null."""
-    return pa.schema([pa.field(name, kind) for name, kind in types.items()])
+    return pa.schema(types)
 
 
 def table_of(rows: Iterable[Row], schema: pa.Schema) -> pa.Table:

@@ -14,6 +14,7 @@ from pyiceberg.transforms import Transform
 import tablecrypt
 from tablecrypt import properties as names
 from tablecrypt.errors import ConfigurationError
+from tablecrypt.iceberg_properties import ACCEPT_ANY_SCHEMA
 from tablecrypt.keys.key_ring import is_kept_by_commits
 from tablecrypt.keys.nested_columns import path_through_structs
 from tablecrypt.properties import SHARE
@@ -25,7 +26,6 @@ from tablecrypt.spark.sql.planner import LoadedTable, OpenCatalog, Planner
 from tablecrypt.spark.sql.scans.conditions import protected_paths
 from tablecrypt.spark.sql.scans.partition_values import PartitionStruct
 from tablecrypt.spark.sql.writes.defaults import default_metadata
-from tablecrypt.spark.sql.writes.write_options import accepts_any_schema
 from tablecrypt_catalog import load_catalog
 
 _SPARK_TRANSFORMS: Final = {"year": "years", "month": "months", "day": "days", "hour": "hours"}
@@ -139,7 +139,7 @@ def described(planner: Planner, loaded: LoadedTable) -> dict[str, Any]:
         "runtime_filters": _columns_that_prune(loaded),
         "partitioning": described_partitioning(metadata.spec(), metadata.schema()) if loaded.changes is None else [],
         "properties": _described_properties(loaded),
-        "accepts_any_schema": loaded.staged is None and accepts_any_schema(metadata.properties),
+        "accepts_any_schema": loaded.staged is None and ACCEPT_ANY_SCHEMA.is_true(metadata.properties),
     }
 
 

@@ -40,6 +40,7 @@ from tablecrypt.spark.sql.calls import (
     Row,
     columns,
     moment_of,
+    optional,
 )
 from tablecrypt.spark.sql.statements.operations import procedure_of
 from tablecrypt.table.replace_files import EncryptedManifestRewrite, is_worth_rewriting, manifests_by_kind
@@ -336,17 +337,13 @@ def _register_table(call: Call) -> Iterator[Row]:
     }
 
 
-def _optional(kind: str, *names: str) -> tuple[Parameter, ...]:
-    return tuple(Parameter(name, kind) for name in names)
-
-
 _OPTION_MAP: Final = Parameter("options", "MAP<STRING, STRING>")
 
 PROCEDURES: Final = {
     "compact": procedure_of(maintenance.compact, _compact),
     "rewrite_data_files": Procedure(
         "Rewrite small files, and those with many deletes; Iceberg's procedure.",
-        (TABLE, *_optional("STRING", "strategy", "sort_order"), _OPTION_MAP, *_optional("STRING", "where", "branch"), WORKERS),
+        (TABLE, *optional("STRING", "strategy", "sort_order"), _OPTION_MAP, *optional("STRING", "where", "branch"), WORKERS),
         columns(
             rewritten_data_files_count=pa.int32(),
             added_data_files_count=pa.int32(),
@@ -359,7 +356,7 @@ PROCEDURES: Final = {
     ),
     "rewrite_position_delete_files": Procedure(
         "Merge position deletes; a table with deletion vectors has nothing to merge.",
-        (TABLE, _OPTION_MAP, *_optional("STRING", "where")),
+        (TABLE, _OPTION_MAP, *optional("STRING", "where")),
         columns(
             rewritten_delete_files_count=pa.int32(),
             added_delete_files_count=pa.int32(),
@@ -370,7 +367,7 @@ PROCEDURES: Final = {
     ),
     "rewrite_manifests": Procedure(
         "Rewrite manifests so that files of one partition are near each other.",
-        (TABLE, *_optional("BOOLEAN", "use_caching"), *_optional("INT", "spec_id"), *_optional("ARRAY<STRING>", "sort_by")),
+        (TABLE, *optional("BOOLEAN", "use_caching"), *optional("INT", "spec_id"), *optional("ARRAY<STRING>", "sort_by")),
         columns(rewritten_manifests_count=pa.int32(), added_manifests_count=pa.int32()),
         _rewrite_manifests,
     ),
@@ -378,11 +375,11 @@ PROCEDURES: Final = {
         "Remove old snapshots, and the keys and files that only they needed.",
         (
             TABLE,
-            *_optional("TIMESTAMP", "older_than"),
-            *_optional("INT", "retain_last", "max_concurrent_deletes"),
-            *_optional("BOOLEAN", "stream_results"),
-            *_optional("ARRAY<BIGINT>", "snapshot_ids"),
-            *_optional("BOOLEAN", "clean_expired_metadata"),
+            *optional("TIMESTAMP", "older_than"),
+            *optional("INT", "retain_last", "max_concurrent_deletes"),
+            *optional("BOOLEAN", "stream_results"),
+            *optional("ARRAY<BIGINT>", "snapshot_ids"),
+            *optional("BOOLEAN", "clean_expired_metadata"),
             DRY_RUN,
             DELETE_BELOW,
             BREAK_SHARES,
@@ -401,14 +398,14 @@ PROCEDURES: Final = {
         "Delete files below the table's location that do not belong to the table.",
         (
             TABLE,
-            *_optional("TIMESTAMP", "older_than"),
-            *_optional("STRING", "location"),
+            *optional("TIMESTAMP", "older_than"),
+            *optional("STRING", "location"),
             DRY_RUN,
-            *_optional("INT", "max_concurrent_deletes"),
-            *_optional("STRING", "file_list_view"),
-            *_optional("MAP<STRING, STRING>", "equal_schemes", "equal_authorities"),
-            *_optional("STRING", "prefix_mismatch_mode"),
-            *_optional("BOOLEAN", "prefix_listing"),
+            *optional("INT", "max_concurrent_deletes"),
+            *optional("STRING", "file_list_view"),
+            *optional("MAP<STRING, STRING>", "equal_schemes", "equal_authorities"),
+            *optional("STRING", "prefix_mismatch_mode"),
+            *optional("BOOLEAN", "prefix_listing"),
             DELETE_BELOW,
             BREAK_SHARES,
         ),

@@ -16,7 +16,7 @@ from tablecrypt import maintenance
 from tablecrypt import properties as names
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.operations import OPERATIONS
-from tablecrypt.spark.sql.calls import TABLE, WORKERS, Call, Parameter, Procedure, Row, columns
+from tablecrypt.spark.sql.calls import TABLE, WORKERS, Call, Parameter, Procedure, Row, columns, optional
 from tablecrypt.spark.sql.statements.operations import parameters_of, procedure_of
 from tablecrypt.spark.sql.statements.spark_tables import (
     BACKUP_PARAMETERS,
@@ -94,10 +94,6 @@ def _doctor(call: Call) -> Iterator[Row]:
         yield {"area": check.area, "name": check.name, "state": check.state.value, "found": check.found, "advice": check.advice}
 
 
-def _options(kind: str, *names: str) -> tuple[Parameter, ...]:
-    return tuple(Parameter(name, kind) for name in names)
-
-
 _OF_ICEBERG: Final = (TABLE, _PROPERTIES, *BACKUP_PARAMETERS, *PARAMETERS)
 PROCEDURES: Final[Mapping[str, Procedure]] = {
     **{
@@ -112,7 +108,7 @@ PROCEDURES: Final[Mapping[str, Procedure]] = {
         description="Encrypt a plain table, in place or as a new table. A table of Spark's session catalog is copied and renamed.",
         parameters=(
             *_OF_ICEBERG,
-            *_options("STRING", "key_id"),
+            *optional("STRING", "key_id"),
             *parameters_of(maintenance.migrate, but=("table", "properties", "key_id")),
         ),
         copies="table",
@@ -123,10 +119,10 @@ PROCEDURES: Final[Mapping[str, Procedure]] = {
         (
             Parameter("source_table", "STRING", is_required=True),
             TABLE,
-            *_options("STRING", "location"),
+            *optional("STRING", "location"),
             _PROPERTIES,
             *PARAMETERS,
-            *_options("STRING", "key_id"),
+            *optional("STRING", "key_id"),
             WORKERS,
         ),
         columns(imported_files_count=pa.int64()),
@@ -137,14 +133,14 @@ PROCEDURES: Final[Mapping[str, Procedure]] = {
     ),
     "audit": Procedure(
         "Find plaintext and neglected keys in a table or in all tables of the catalog.",
-        (*_options("STRING", "table"), *_options("ARRAY<STRING>", "include", "exclude")),
+        (*optional("STRING", "table"), *optional("ARRAY<STRING>", "include", "exclude")),
         columns(table=pa.string(), severity=pa.string(), kind=pa.string(), where=pa.string(), message=pa.string()),
         _audit,
         only_reads=True,
     ),
     "doctor": Procedure(
         "Check whether the planner can use the catalog, the key service and the store.",
-        (*_options("STRING", "table"), *_options("ARRAY<STRING>", "key_ids"), *_options("BOOLEAN", "read_only")),
+        (*optional("STRING", "table"), *optional("ARRAY<STRING>", "key_ids"), *optional("BOOLEAN", "read_only")),
         columns(area=pa.string(), name=pa.string(), state=pa.string(), found=pa.string(), advice=pa.string()),
         _doctor,
         only_reads=True,

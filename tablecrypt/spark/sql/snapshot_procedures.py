@@ -28,7 +28,7 @@ from tablecrypt.errors import ConfigurationError
 from tablecrypt.manifests.copied_files import AlreadyAddedError, copied_files_of
 from tablecrypt.manifests.records import FIRST_ROW_ID, EncryptedDataFile
 from tablecrypt.spark.sql.branches_and_tags import LIMITS, check_is_new, drop, head_of, point, ref_of, snapshot_of
-from tablecrypt.spark.sql.calls import TABLE, Call, Parameter, Procedure, Row, columns
+from tablecrypt.spark.sql.calls import TABLE, Call, Parameter, Procedure, Row, columns, optional
 from tablecrypt.spark.sql.writes.write_audit_publish import STAGED_ID
 from tablecrypt.table.metadata import EncryptedSnapshot
 from tablecrypt.table.protection.writing import WrittenUnder
@@ -117,32 +117,16 @@ def _ancestors_of(call: Call) -> Iterator[Row]:
         yield {"snapshot_id": each.snapshot_id, "timestamp": each.timestamp_ms}
 
 
-def _create_branch(call: Call) -> Iterator[Row]:
-    yield _created(call, SnapshotRefType.BRANCH)
-
-
-def _create_tag(call: Call) -> Iterator[Row]:
-    yield _created(call, SnapshotRefType.TAG)
-
-
-def _drop_branch(call: Call) -> Iterator[Row]:
-    yield _dropped(call, SnapshotRefType.BRANCH)
-
-
-def _drop_tag(call: Call) -> Iterator[Row]:
-    yield _dropped(call, SnapshotRefType.TAG)
-
-
-def _created(call: Call, kind: SnapshotRefType) -> Row:
+def _create(kind: SnapshotRefType, call: Call) -> Iterator[Row]:
     table, name = call.encrypted_table(), call.text(kind.value)
     check_is_new(table, name)
     limits = {each: call.optional_number(each) for each in (LIMITS if kind == SnapshotRefType.BRANCH else LIMITS[:1])}
-    return {kind.value: name, "snapshot_id": point(table, kind, name, call.optional_number("snapshot_id"), limits)}
+    yield {kind.value: name, "snapshot_id": point(table, kind, name, call.optional_number("snapshot_id"), limits)}
 
 
-def _dropped(call: Call, kind: SnapshotRefType) -> Row:
+def _drop(kind: SnapshotRefType, call: Call) -> Iterator[Row]:
     name = call.text(kind.value)
-    return {kind.value: name, "snapshot_id": drop(call.encrypted_table(), kind, name)}
+    yield {kind.value: name, "snapshot_id": drop(call.encrypted_table(), kind, name)}
 
 
 def _picked(table: EncryptedTable, source: Snapshot) -> int:
@@ -267,10 +251,6 @@ def _check_is_branch(name: str, ref: SnapshotRef) -> None:
         raise ConfigurationError(f"{name} is a tag, which never moves")
 
 
-def _optional_numbers(*names: str) -> tuple[Parameter, ...]:
-    return tuple(Parameter(name, "BIGINT") for name in names)
-
-
 _MOVED: Final = columns(previous_snapshot_id=pa.int64(), current_snapshot_id=pa.int64())
 _PICKED: Final = columns(source_snapshot_id=pa.int64(), current_snapshot_id=pa.int64())
 _OF_BRANCH: Final = columns(branch=pa.string(), snapshot_id=pa.int64())
@@ -314,11 +294,13 @@ PROCEDURES: Final = {
     ),
     "create_branch": Procedure(
         "Create a branch.",
-        (TABLE, _BRANCH, *_optional_numbers("snapshot_id", *LIMITS)),
+        (TABLE, _BRANCH, *optional("BIGINT", "snapshot_id", *LIMITS)),
         _OF_BRANCH,
-        _create_branch,
+        partial(_create, SnapshotRefType.BRANCH),
     ),
-    "create_tag": Procedure("Create a tag.", (TABLE, _TAG, *_optional_numbers("snapshot_id", "max_ref_age_ms")), _OF_TAG, _create_tag),
-    "drop_branch": Procedure("Drop a branch.", (TABLE, _BRANCH), _OF_BRANCH, _drop_branch),
-    "drop_tag": Procedure("Drop a tag.", (TABLE, _TAG), _OF_TAG, _drop_tag),
+    "create_tag": Procedure(
+        "Create a tag.", (TABLE, _TAG, *optional("BIGINT", "snapshot_id", "max_ref_age_ms")), _OF_TAG, partial(_create, SnapshotRefType.TAG)
+    ),
+    "drop_branch": Procedure("Drop a branch.", (TABLE, _BRANCH), _OF_BRANCH, partial(_drop, SnapshotRefType.BRANCH)),
+    "drop_tag": Procedure("Drop a tag.", (TABLE, _TAG), _OF_TAG, partial(_drop, SnapshotRefType.TAG)),
 }

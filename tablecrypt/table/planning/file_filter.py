@@ -57,8 +57,7 @@ from pyiceberg.types import (
 from tablecrypt.errors import FormatError
 from tablecrypt.keys.column_keys import not_told
 from tablecrypt.manifests.avro_columns import NULL, Mask, Numbers
-from tablecrypt.manifests.entries import Entries
-from tablecrypt.manifests.entry_columns import Column, Statistics
+from tablecrypt.manifests.entries import Column, Entries, Statistics
 from tablecrypt.manifests.records import EncryptedDataFile, in_literals
 from tablecrypt.table._pyiceberg.arrow import InclusiveMetricsEvaluator
 

@@ -55,8 +55,7 @@ from tablecrypt.files.encrypting_file_io import read_restrictions_of
 from tablecrypt.keys.column_keys import told_until
 from tablecrypt.manifests import EncryptedManifestFile
 from tablecrypt.manifests.avro_columns import Mask
-from tablecrypt.manifests.entries import Entries, read_in_columns
-from tablecrypt.manifests.entry_columns import Column
+from tablecrypt.manifests.entries import Column, Entries, read_in_columns
 from tablecrypt.manifests.records import EncryptedDataFile, in_literals, is_deletion_vector, partition_values
 from tablecrypt.table.metadata import EncryptedSnapshot
 from tablecrypt.table.planning.file_filter import FileFilter
@@ -275,17 +274,13 @@ class ScanPlanner:
         )
 
     def plan_files(
-        self,
-        manifests: Iterable[ManifestFile],
-        entry_filter: Callable[[Entries], Mask] | None = None,
-        counts: PlanCounts | None = None,
+        self, manifests: Iterable[ManifestFile], entry_filter: Callable[[Entries], Mask] | None = None
     ) -> list[EncryptedFileScanTask]:
         """Return the tasks of all data files that may hold matching rows.
 
         Args:
             manifests: data and delete manifests of one snapshot.
             entry_filter: a further condition on data files; says of each entry whether it holds.
-            counts: takes what planning looks at.
 
         Raises:
             PlaintextRefusedError: a file that is to be read has no key metadata.
@@ -293,7 +288,7 @@ class ScanPlanner:
             TablecryptError: whatever reading a manifest raises.
             ValueError, TypeError: the filter does not fit the schema.
         """
-        return [task for tasks in self.planned_batches(manifests, entry_filter, counts) for task in tasks]
+        return [task for tasks in self.planned_batches(manifests, entry_filter) for task in tasks]
 
     def planned_batches(
         self,
@@ -303,7 +298,8 @@ class ScanPlanner:
     ) -> Iterator[list[EncryptedFileScanTask]]:
         """Yield what `plan_files` returns, batch by batch as manifests are read: in memory are one batch and what the manifest cache keeps.
 
-        Arguments and errors are those of `plan_files`. An error may come after batches of other manifests.
+        Arguments and errors are those of `plan_files`, and `counts` takes what planning looks at. An error may come after batches of other
+        manifests.
         """
         listed = list(manifests)
         try:

@@ -43,7 +43,7 @@ from tablecrypt.kms.resilient import wrap_unopened
 from tablecrypt.table.protection.exposed_values import ShownPartitions
 from tablecrypt.table.protection.policy import check_sizes
 from tablecrypt.table.protection.tags import tagged_columns, tags_of
-from tablecrypt.table.protection.write_barrier import METRICS_PREFIX, WRITE_BARRIER, barrier_properties, has_write_barrier
+from tablecrypt.table.protection.write_barrier import METRICS_PREFIX, WRITE_BARRIER, barrier_properties
 
 logger = logging.getLogger(__name__)
 NOTHING: Final[Mapping[str, Any]] = {}
@@ -237,7 +237,7 @@ def _declared(
     written = policy.to_properties()
     removed = tuple(name for name in earlier.to_properties() if name not in written)
     current = ColumnPolicy.of(each for each in policy.columns.values() if schema.find_column_name(each.field_id) is not None)
-    barrier = barrier_properties(current, schema) if current and has_write_barrier({**before, **others}) else {}
+    barrier = barrier_properties(current, schema) if current and names.COLUMN_GUARD.is_true({**before, **others}) else {}
     metrics = tuple(
         name for name in before if name.startswith(METRICS_PREFIX) and name not in barrier and _was_protected(name, earlier, schema)
     )

@@ -47,7 +47,7 @@ from tablecrypt.keys.key_ring import EncryptedKey, KeyRing
 from tablecrypt.keys.write_only_keys import own_keys
 from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.protection.authenticated import changed_error, needs_declaration
-from tablecrypt.table.updates import AddDeclarationUpdate, RemoveEncryptionKeyUpdate
+from tablecrypt.table.updates import AddDeclarationUpdate, removed_keys
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class DeclarationChanges:
         return (
             *((RemovePropertiesUpdate(removals=gone),) if gone else ()),
             *((SetPropertiesUpdate(updates=kept),) if kept else ()),
-            *(cast("TableUpdate", RemoveEncryptionKeyUpdate(key_id=each)) for each in self.removed),
+            *removed_keys(self.removed),
             *(cast("TableUpdate", AddDeclarationUpdate(key=each)) for each in self.added),
         )
 

@@ -35,11 +35,6 @@ METRICS_PREFIX: Final = "write.metadata.metrics.column."
 NO_METRICS: Final = "none"
 
 
-def has_write_barrier(properties: Mapping[str, Any]) -> bool:
-    """Whether a table is to have the engine write barrier."""
-    return names.COLUMN_GUARD.is_true(properties)
-
-
 def is_barrier_format(properties: Mapping[str, Any]) -> bool:
     """Whether write.format.default is that of the barrier, and the table's protected columns are written as Parquet."""
     is_orc = str(properties.get(TableProperties.WRITE_FILE_FORMAT, "")).lower() == WRITE_BARRIER[TableProperties.WRITE_FILE_FORMAT]
@@ -61,7 +56,7 @@ def metrics_names(policy: ColumnPolicy, schema: Schema) -> list[str]:
 
 def changed_barrier(properties: Mapping[str, Any], policy: ColumnPolicy, schema: Schema) -> dict[str, str | None]:
     """Return what properties hold in place of the barrier, by name; None for what is missing. Empty where the barrier is turned off."""
-    if not policy or not has_write_barrier(properties):
+    if not policy or not names.COLUMN_GUARD.is_true(properties):
         return {}
     wanted = barrier_properties(policy, schema)
     found = {name: None if properties.get(name) is None else str(properties[name]) for name in wanted}

@@ -206,8 +206,7 @@ def _fixed_value(kind: pa.DataType) -> pa.Array:
     if isinstance(kind, pa.BaseExtensionType):
         return pa.ExtensionArray.from_storage(kind, _fixed_value(kind.storage_type))
     if pt.is_struct(kind):
-        fields = [kind.field(index) for index in range(kind.num_fields)]
-        return pa.StructArray.from_arrays([_fixed_value(field.type) for field in fields], fields=fields)
+        return pa.StructArray.from_arrays([_fixed_value(field.type) for field in kind], fields=list(kind))
     if pt.is_fixed_size_binary(kind):
         return pa.array([bytes(kind.byte_width)], kind)
 

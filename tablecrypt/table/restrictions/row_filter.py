@@ -147,7 +147,7 @@ class RestrictingFilter:
         if not isinstance(text.kind, StringType) or prefix.kind is not None:
             raise ReadRestrictionError(f"{kind} compares a string with a literal")
 
-        begin: str = _literal(prefix, text.kind)
+        begin: str = prefix.literal(text.kind)
 
         def starts(rows: pa.RecordBatch) -> Any:
             return pc.fill_null(pc.starts_with(text.rows(rows), pattern=begin), False)
@@ -160,7 +160,7 @@ class RestrictingFilter:
         if not isinstance(tested.kind, PrimitiveType):
             raise ReadRestrictionError(f"{kind} is for a column of a primitive type")
 
-        equal = [_scalar_rows(_literal(each, tested.kind), tested.kind) for each in self._literals(node["values"])]
+        equal = [_scalar_rows(each.literal(tested.kind), tested.kind) for each in self._literals(node["values"])]
 
         def member(rows: pa.RecordBatch) -> Any:
             values = tested.rows(rows)
@@ -302,19 +302,15 @@ def _as_told(value: object, told: PrimitiveType, needed: IcebergType) -> Any:
     return value_in_json(value, needed)
 
 
-def _literal(operand: _Operand, kind: IcebergType) -> Any:
-    return operand.literal(kind)
-
-
 def _aligned(left: _Operand, right: _Operand) -> tuple[Rows, Rows]:
     """Return the two sides of a comparison, in types that Arrow compares as the specification says."""
     kind = left.kind or right.kind
     if not isinstance(kind, PrimitiveType):
         raise ReadRestrictionError("a comparison needs a column of a primitive type on one side")
     if left.kind is None:
-        return _scalar_rows(_literal(left, kind), kind), right.rows
+        return _scalar_rows(left.literal(kind), kind), right.rows
     if right.kind is None:
-        return left.rows, _scalar_rows(_literal(right, kind), kind)
+        return left.rows, _scalar_rows(right.literal(kind), kind)
 
     numbers = (IntegerType, LongType), (FloatType, DoubleType)
     if left.kind != right.kind and not any(isinstance(left.kind, pair) and isinstance(right.kind, pair) for pair in numbers):

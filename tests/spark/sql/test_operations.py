@@ -13,7 +13,7 @@ import pytest
 from pyiceberg.table import Table
 
 from tablecrypt.maintenance import ProgressListener, Runner
-from tablecrypt.maintenance.progress import no_progress
+from tablecrypt.maintenance.operation import no_progress
 from tablecrypt.printable import json_fields
 from tablecrypt.spark.sql.calls import DRY_RUN, TABLE, WORKERS, Parameter, table_of
 from tablecrypt.spark.sql.statements.operations import parameters_of, procedure_of

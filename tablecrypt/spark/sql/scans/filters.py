@@ -159,13 +159,18 @@ def _translated(predicate: Predicate, read: Schema, table: Schema) -> BooleanExp
         return None
 
 
+def parts_of(predicate: Predicate) -> tuple[str, Sequence[Predicate]]:
+    """Return a predicate's operator and its arguments."""
+    return str(predicate.get("op")), predicate.get("args", ())
+
+
 class _Translation:
     def __init__(self, read: Schema, table: Schema) -> None:
         self._read = read
         self._table = table
 
     def expression(self, predicate: Predicate, *, negated: bool) -> BooleanExpression:
-        operator, arguments = str(predicate.get("op")), predicate.get("args", ())
+        operator, arguments = parts_of(predicate)
         if (operator, len(arguments)) in _LOGIC:
             # Carried down to the leaves: which of them may prune depends on whether they stand below a NOT.
             negated = negated != (operator == "NOT")

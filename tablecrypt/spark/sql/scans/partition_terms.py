@@ -22,7 +22,7 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.transforms import BucketTransform, DayTransform, HourTransform, MonthTransform, Transform, TruncateTransform, YearTransform
 from pyiceberg.types import UUIDType
 
-from tablecrypt.spark.sql.scans.filters import SWAPPED, Predicate, UntranslatedError, expression_of, field_at, literal_of
+from tablecrypt.spark.sql.scans.filters import SWAPPED, Predicate, UntranslatedError, expression_of, field_at, literal_of, parts_of
 
 # PyIceberg's expressions take positional arguments, which their annotations do not show.
 ice: Any = pyiceberg.expressions
@@ -101,7 +101,7 @@ def partition_filters(predicates: Sequence[Predicate], read: Schema, metadata: T
 
 def is_known(predicate: Predicate) -> bool:
     """Whether a predicate only compares columns, or partition functions of them, with values; AND, OR and NOT may join such."""
-    operator, arguments = str(predicate.get("op")), predicate.get("args", ())
+    operator, arguments = parts_of(predicate)
     if operator in ("AND", "OR", "NOT"):
         return all(is_known(each) for each in arguments)
     if operator in _TRUTHS:
@@ -131,7 +131,7 @@ class _Projection:
         self._table = table
 
     def of(self, predicate: Predicate, *, negated: bool) -> BooleanExpression:
-        operator, arguments = str(predicate.get("op")), predicate.get("args", ())
+        operator, arguments = parts_of(predicate)
         if operator == "NOT" and len(arguments) == 1:
             return self.of(arguments[0], negated=not negated)
 

@@ -57,7 +57,7 @@ from tablecrypt.errors import FormatError
 from tablecrypt.files.encrypting_file_io import read_restrictions_of
 from tablecrypt.spark.sql.messages import Response, operation
 from tablecrypt.spark.sql.planner import LoadedTable, Planner
-from tablecrypt.spark.sql.scans.filters import SWAPPED, FilterRequest, Predicate, UntranslatedError, field_at, literal_of
+from tablecrypt.spark.sql.scans.filters import SWAPPED, FilterRequest, Predicate, UntranslatedError, field_at, literal_of, parts_of
 from tablecrypt.spark.sql.scans.partition_terms import is_term, part_of_term
 from tablecrypt.table.planning import EncryptedFileScanTask
 
@@ -135,7 +135,7 @@ class _Tests:
         self._metadata = metadata
 
     def of(self, predicate: Predicate) -> Test:
-        operator, arguments = str(predicate.get("op")), predicate.get("args", ())
+        operator, arguments = parts_of(predicate)
         if operator in ("AND", "OR") and len(arguments) == len(("left", "right")):
             return _decided_by([self.of(each) for each in arguments], decisive=operator == "OR")
         if operator == "NOT" and len(arguments) == 1:

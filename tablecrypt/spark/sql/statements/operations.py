@@ -22,7 +22,7 @@ from typing import Any, Final, Union, get_args, get_origin, get_type_hints
 
 import pyarrow as pa
 
-from tablecrypt.maintenance.progress import OperationResult
+from tablecrypt.maintenance.operation import OperationResult
 from tablecrypt.maintenance.runner import Runner
 from tablecrypt.spark.sql.calls import TABLE, WORKERS, Call, Parameter, Procedure, Row
 

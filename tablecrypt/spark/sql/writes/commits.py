@@ -94,28 +94,28 @@ _READS_MASKS: Final = "it reads masks of"
 """What java/ProtectedColumn.java says of a column of which it is known."""
 _UNKNOWN: Final = "Spark does not say where its rows come from"
 _SUMMARY_FIELDS: Final = {
-    "addedDataFiles": ("added-data-files",),
-    "addedDeleteFiles": ("added-delete-files",),
-    "addedEqualityDeleteFiles": ("added-equality-delete-files",),
-    "addedEqualityDeletes": ("added-equality-deletes",),
-    "addedFileSizeInBytes": ("added-files-size",),
-    "addedPositionalDeleteFiles": ("added-position-delete-files", "added-dvs"),
-    "addedPositionalDeletes": ("added-position-deletes",),
-    "addedRecords": ("added-records",),
-    "removedDataFiles": ("deleted-data-files",),
-    "removedDeleteFiles": ("removed-delete-files",),
-    "removedEqualityDeleteFiles": ("removed-equality-delete-files",),
-    "removedEqualityDeletes": ("removed-equality-deletes",),
-    "removedFileSizeInBytes": ("removed-files-size",),
-    "removedPositionalDeleteFiles": ("removed-position-delete-files", "removed-dvs"),
-    "removedPositionalDeletes": ("removed-position-deletes",),
-    "removedRecords": ("deleted-records",),
-    "totalDataFiles": ("total-data-files",),
-    "totalDeleteFiles": ("total-delete-files",),
-    "totalEqualityDeletes": ("total-equality-deletes",),
-    "totalFileSizeInBytes": ("total-files-size",),
-    "totalPositionalDeletes": ("total-position-deletes",),
-    "totalRecords": ("total-records",),
+    "addedDataFiles": "added-data-files",
+    "addedDeleteFiles": "added-delete-files",
+    "addedEqualityDeleteFiles": "added-equality-delete-files",
+    "addedEqualityDeletes": "added-equality-deletes",
+    "addedFileSizeInBytes": "added-files-size",
+    "addedPositionalDeleteFiles": "added-position-delete-files added-dvs",
+    "addedPositionalDeletes": "added-position-deletes",
+    "addedRecords": "added-records",
+    "removedDataFiles": "deleted-data-files",
+    "removedDeleteFiles": "removed-delete-files",
+    "removedEqualityDeleteFiles": "removed-equality-delete-files",
+    "removedEqualityDeletes": "removed-equality-deletes",
+    "removedFileSizeInBytes": "removed-files-size",
+    "removedPositionalDeleteFiles": "removed-position-delete-files removed-dvs",
+    "removedPositionalDeletes": "removed-position-deletes",
+    "removedRecords": "deleted-records",
+    "totalDataFiles": "total-data-files",
+    "totalDeleteFiles": "total-delete-files",
+    "totalEqualityDeletes": "total-equality-deletes",
+    "totalFileSizeInBytes": "total-files-size",
+    "totalPositionalDeletes": "total-position-deletes",
+    "totalRecords": "total-records",
 }
 
 
@@ -579,7 +579,7 @@ def write_metrics(snapshot: Snapshot | None) -> dict[str, int]:
     if snapshot is None or snapshot.summary is None:
         return {}
     summary = snapshot.summary.additional_properties
-    return {name: sum(_number(summary.get(field)) for field in fields) for name, fields in _SUMMARY_FIELDS.items()}
+    return {name: sum(_number(summary.get(field)) for field in fields.split()) for name, fields in _SUMMARY_FIELDS.items()}
 
 
 def _number(text: str | None) -> int:

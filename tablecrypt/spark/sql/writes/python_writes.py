@@ -30,7 +30,7 @@ import threading
 import uuid
 from copy import copy
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 from pyiceberg.exceptions import CommitFailedException
@@ -53,12 +53,11 @@ from tablecrypt.table.lineage import LINEAGE_FIELDS
 from tablecrypt.table.parquet_options import target_file_size
 from tablecrypt.table.protection.policy import column_keys, policy_of
 from tablecrypt.table.table_files import FreshKeys
-from tablecrypt.table.updates import AddEncryptionKeyUpdate
+from tablecrypt.table.updates import added_keys
 from tablecrypt.table.write import DataFileWriter, PendingRowGroup, RowGroupLimit, UnfinishedDataFile
 
 if TYPE_CHECKING:
     from pyiceberg.partitioning import PartitionKey
-    from pyiceberg.table.update import TableUpdate
 
     from tablecrypt.spark.sql.planner import LoadedTable, Planner
 
@@ -115,7 +114,7 @@ def _staged_with_column_keys(loaded: LoadedTable) -> LoadedTable:
     # Before a key is made: a user who may not read a column must not write masks as its values.
     column_keys(metadata, io).check_readable(columns)
     entries = io.manager.columns.entries_for(metadata.key_ring, columns.values())
-    transaction.apply(tuple(cast("TableUpdate", AddEncryptionKeyUpdate(key=entry)) for entry in entries))
+    transaction.apply(added_keys(entries))
     table = copy(loaded.located.table)
     table.metadata = transaction.table_metadata
 

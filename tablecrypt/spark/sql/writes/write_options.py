@@ -29,7 +29,6 @@ from pyiceberg.typedef import Properties
 
 from tablecrypt import __version__
 from tablecrypt.errors import ConfigurationError
-from tablecrypt.iceberg_properties import ACCEPT_ANY_SCHEMA
 from tablecrypt.setting_kinds import check_option_names, one_of, truth
 from tablecrypt.spark.sql.messages import OptionsRequest, SessionRequest
 from tablecrypt.spark.sql.scans.filters import FilterRequest
@@ -186,11 +185,6 @@ def in_asked_spec(metadata: TableMetadata, options: SqlWriteOptions, mode: str) 
         raise ConfigurationError(f"{_SPEC}={options.spec_id}: tables with protected columns are written with their current partitioning")
 
     return update_table_metadata(metadata, (SetDefaultSpecUpdate(spec_id=spec.spec_id),))
-
-
-def accepts_any_schema(properties: Mapping[str, str]) -> bool:
-    """Whether a table's properties let rows that are appended have other columns than the table."""
-    return ACCEPT_ANY_SCHEMA.is_true(properties)
 
 
 def _snapshot_properties(given: Mapping[str, str]) -> dict[str, str]:

@@ -1,15 +1,16 @@
-"""What every operation asks first: whether a table is encrypted, its keys, FileIO and name, and whether the arguments are allowed.
+"""What every operation has: what it asks first of tables and arguments, how far it is while it works, and what it says at the end.
 
-Each check raises ConfigurationError, which says what is allowed.
+Each check raises ConfigurationError, which says what is allowed. A listener hears of progress from the thread that called the operation.
 """
 
 from __future__ import annotations
 
 import datetime as dt
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from operator import index
-from typing import Final
+from typing import ClassVar, Final, Literal, TypeVar
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.expressions import BooleanExpression
@@ -21,12 +22,15 @@ from pyparsing import ParseBaseException
 from tablecrypt.arguments import check_name_parts, described, names_of
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.files.deletion import DeletionScope
-from tablecrypt.printable import shell_word, sql_string
+from tablecrypt.printable import AsJson, shell_word, sql_string
 from tablecrypt.setting_kinds import nearest
 from tablecrypt.table._pyiceberg.transactions import parse_row_filter
 from tablecrypt.table.planning import FileCondition
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import name_of
+
+T = TypeVar("T")
+Unit = Literal["files", "bytes", "keys", "snapshots"]
 
 EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _NO_SUCH_COLUMN: Final = re.compile(r"Could not find field with name (?P<name>.+), case_sensitive=True")
@@ -156,3 +160,77 @@ def check_new_name(catalog: Catalog, name: str) -> None:
     check_name_parts(name)
     if not catalog.namespace_exists(namespace):
         raise ConfigurationError(f"there is no namespace {namespace} for {name}: create it first")
+
+
+@dataclass(frozen=True)
+class OperationResult(AsJson):
+    """What every operation's result says.
+
+    For people a result has a method `summary`, one sentence. Fields that have `printable.shown` follow it as details.
+
+    Attributes:
+        table: the table's name.
+        dry_run: whether the operation only looked: then the rest says what it would have done.
+        also_says: properties that follow from the fields and stand beside them in JSON and SQL, by their names there.
+    """
+
+    table: str
+    dry_run: bool
+    also_says: ClassVar[Mapping[str, str]] = {}
+
+    def _did(self, done: str, planned: str) -> str:
+        """Return the words for what was done, or for what a dry run says would be."""
+        return planned if self.dry_run else done
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far an operation has come.
+
+    Attributes:
+        operation: name of the operation and, where it has several, of its phase: "verify", "migrate: files".
+        done: how much is done, in `unit`. Only grows within a phase.
+        total: how much there is, in `unit`.
+    """
+
+    operation: str
+    done: int
+    total: int
+    unit: Unit
+
+
+ProgressListener = Callable[[Progress], None]
+"""A function that is called with each step. What it raises stops the operation, as a kill does."""
+
+
+class Counted:
+    """Tells a listener of a phase's steps, one by one.
+
+    A phase that starts again because others committed meanwhile is reported again only after it passes its earlier mark.
+
+    Args:
+        operation, unit: as in `Progress`.
+        listener: is called with each step.
+    """
+
+    def __init__(self, operation: str, unit: Unit, listener: ProgressListener) -> None:
+        self._operation = operation
+        self._unit: Unit = unit
+        self._listener = listener
+        self._furthest = -1
+
+    def track(self, items: Collection[T]) -> Iterator[T]:
+        """Yield each item; it counts as done when the next one is asked for."""
+        self._tell(0, len(items))
+        for done, item in enumerate(items, start=1):
+            yield item
+            self._tell(done, len(items))
+
+    def _tell(self, done: int, total: int) -> None:
+        if done > self._furthest:
+            self._furthest = done
+            self._listener(Progress(self._operation, done, total, self._unit))
+
+
+def no_progress(progress: Progress) -> None:
+    """Ignore progress."""
