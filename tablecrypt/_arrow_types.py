@@ -1,6 +1,6 @@
 """Arrow types with other types in them.
 
-What one walk through structs, lists and maps makes of the types of values; and arrays of nulls and of empty values of any type.
+What one walk through structs, lists and maps makes of the types of values; their casts; arrays of nulls and of empty values.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 
 def with_leaves(kind: pa.DataType, leaf: Callable[[pa.DataType], pa.DataType]) -> pa.DataType:
@@ -39,6 +40,45 @@ def with_leaves(kind: pa.DataType, leaf: Callable[[pa.DataType], pa.DataType]) -
         return pa.list_(*after, kind.list_size)
 
     return leaf(kind)
+
+
+def cast_values(array: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Return an array as another type, at whatever level.
+
+    What the fields of a null struct hold counts for nothing. Arrow's own cast finds nulls there that a required field may not have, and
+    refuses the rows, so structs, lists and maps are taken apart, and their values cast.
+    """
+    stored = array.type
+    if stored.equals(kind, check_metadata=True):
+        return array
+    if pa.types.is_struct(stored) and pa.types.is_struct(kind) and stored.num_fields == kind.num_fields:
+        fields = [cast_values(array.field(at), field.type) for at, field in enumerate(kind)]
+        return pa.StructArray.from_arrays(fields, fields=list(kind), mask=array.is_null())
+    if pa.types.is_map(stored) and pa.types.is_map(kind):
+        keys, items = cast_values(array.keys, kind.key_type), cast_values(array.items, kind.item_type)
+        return pa.MapArray.from_arrays(offsets_from_zero(array), keys, items, type=kind, mask=array.is_null())
+    if _is_list(stored) and _is_list(kind):
+        is_large = pa.types.is_large_list(kind)
+        offsets = offsets_from_zero(array).cast(pa.int64() if is_large else pa.int32())
+        made = pa.LargeListArray if is_large else pa.ListArray
+        return made.from_arrays(offsets, cast_values(array.values, kind.value_type), type=kind, mask=array.is_null())
+
+    return array.cast(kind)
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind))
+
+
+def cast_rows(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Return rows in the types of a schema whose columns are theirs, in that order."""
+    columns = [cast_values(column, field.type) for column, field in zip(rows.columns, schema, strict=True)]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def offsets_from_zero(array: pa.Array) -> pa.Array:
+    """Return the offsets of a list or map array as Arrow takes them beside a null mask: no slice, so those of a sliced array are copied."""
+    return array.offsets if array.offset == 0 else pc.add(array.offsets, pa.scalar(0, array.offsets.type))
 
 
 def blank_values(field: pa.Field, length: int) -> pa.Array:

@@ -36,6 +36,7 @@ import pyarrow.parquet.encryption as pe
 from pyarrow import acero, fs
 
 from tablecrypt import _magics as magics
+from tablecrypt._arrow_types import cast_rows
 from tablecrypt._bytes import length_of
 from tablecrypt._per_process import SizeBoundedCache
 from tablecrypt.crypto.aes_gcm import TAG_LENGTH
@@ -400,7 +401,7 @@ class UniformParquetFile:
             rows = batch if request.row_filter is None else kept(batch, passing(batch, request.row_filter))
             rows = rows.select(request.columns)
             # Arrow's reader names the entries of a map by the file, its schema by the format.
-            yield rows if rows.schema.equals(schema, check_metadata=True) else rows.cast(schema)
+            yield rows if rows.schema.equals(schema, check_metadata=True) else cast_rows(rows, schema)
 
     def _scan(self, request: ReadRequest, coded: frozenset[str], row_groups: list[int]) -> Iterator[pa.RecordBatch]:
         fragment = self._fragment(coded).subset(row_group_ids=row_groups)

@@ -43,7 +43,7 @@ from tablecrypt.manifests.entries import Column, Entries
 from tablecrypt.manifests.records import partition_values
 from tablecrypt.setting_kinds import one_of
 from tablecrypt.table._pyiceberg.scans import IncrementalAppendScanAdapter
-from tablecrypt.table.datasets.castable import castable
+from tablecrypt.table.datasets.castable import cast_batch
 from tablecrypt.table.datasets.dataset import EncryptedDataset
 from tablecrypt.table.filters import fitted
 from tablecrypt.table.foreign_engines import ScanForOthers
@@ -336,7 +336,7 @@ def read_stream(scan: Scan, tasks: Iterable[FileScanTask], dictionary_columns: t
     if dictionary_columns and (first := next(batches, None)) is not None:
         batches = itertools.chain([first], batches)
         schema = pa.schema([first.schema.field(field.name) if field.name in dictionary_columns else field for field in schema])
-    return pa.RecordBatchReader.from_batches(schema, map(castable, batches)).cast(schema)
+    return pa.RecordBatchReader.from_batches(schema, (cast_batch(each, schema) for each in batches))
 
 
 def _as_its_reader_sees_it(scan: Scan) -> Scan:

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from tablecrypt._arrow_types import cast_values
 from tablecrypt._bytes import flat_view, write_all
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.crypto.secret import Secret
@@ -170,7 +171,8 @@ class ProtectedParquetWriter:
 
     def _write_hidden_columns(self, sink: Sink, rows: pa.Table, row_group: int) -> list[NewChunk]:
         columns = [
-            hidden_column(rows, path).cast(field.type) for path, field in zip(self._paths.values(), self._hidden_schema, strict=True)
+            pa.chunked_array([cast_values(each, field.type) for each in hidden_column(rows, path).chunks], field.type)
+            for path, field in zip(self._paths.values(), self._hidden_schema, strict=True)
         ]
         made = written_by_arrow(pa.Table.from_arrays(columns, schema=self._hidden_schema), _LOCATION, **self._hidden_options)
         return [

@@ -16,7 +16,6 @@ from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyiceberg.exceptions import ResolveError
 from pyiceberg.expressions.visitors import _InclusiveMetricsEvaluator as InclusiveMetricsEvaluator
 from pyiceberg.io import FileIO
@@ -34,6 +33,7 @@ from pyiceberg.table.name_mapping import parse_mapping_from_json
 from pyiceberg.typedef import EMPTY_DICT
 from pyiceberg.types import ListType, MapType, NestedField, TimestampNanoType, TimestamptzNanoType
 
+from tablecrypt._arrow_types import offsets_from_zero
 from tablecrypt.errors import ConfigurationError, FormatError
 from tablecrypt.manifests.records import FORMAT_VERSION
 
@@ -149,7 +149,7 @@ class NullKeepingProjection(ArrowProjectionVisitor):
         is_large = isinstance(list_array, pa.LargeListArray)
 
         return (pa.LargeListArray if is_large else pa.ListArray).from_arrays(
-            _offsets_from_zero(list_array),
+            offsets_from_zero(list_array),
             values,
             type=pa.large_list(element) if is_large else pa.list_(element),
             mask=list_array.is_null(),
@@ -164,12 +164,7 @@ class NullKeepingProjection(ArrowProjectionVisitor):
         keys = self._cast_if_needed(map_type.key_field, key_result)
         values = self._cast_if_needed(map_type.value_field, value_result)
         key, value = self._construct_field(map_type.key_field, keys.type), self._construct_field(map_type.value_field, values.type)
-        return pa.MapArray.from_arrays(_offsets_from_zero(map_array), keys, values, type=pa.map_(key, value), mask=map_array.is_null())
-
-
-def _offsets_from_zero(array: pa.Array) -> pa.Array:
-    # Arrow takes no null mask beside a slice of offsets, so the offsets of a sliced array are copied.
-    return array.offsets if array.offset == 0 else pc.add(array.offsets, pa.scalar(0, array.offsets.type))
+        return pa.MapArray.from_arrays(offsets_from_zero(map_array), keys, values, type=pa.map_(key, value), mask=map_array.is_null())
 
 
 def to_requested_schema(

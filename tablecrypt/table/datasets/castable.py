@@ -11,13 +11,14 @@ from typing import Final
 
 import pyarrow as pa
 
+from tablecrypt._arrow_types import cast_rows
+
 _CASTS_EVERY_MAP: Final = int(pa.__version__.partition(".")[0]) >= 26
 
 
 def cast_batch(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """Return rows in the types of a schema whose columns are theirs, in that order."""
-    columns = [column.cast(field.type) for column, field in zip(castable(rows).columns, schema, strict=True)]
-    return pa.RecordBatch.from_arrays(columns, schema=schema)
+    return cast_rows(castable(rows), schema)
 
 
 def castable(batch: pa.RecordBatch) -> pa.RecordBatch:
