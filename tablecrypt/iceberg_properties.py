@@ -165,7 +165,9 @@ PYICEBERGS: Final = (
     _of_catalogs(name="prefix", from_server=True, doc="The part of the path below the catalog's `uri`."),
     _of_catalogs(name="namespace-separator", from_server=True, doc="Between the parts of a namespace in a path."),
     _of_catalogs(name="view-endpoints-supported", from_server=True, doc="Whether there are views."),
-    _of_catalogs(name="rest-page-size", from_server=True, doc="Entries in one answer."),
+    WholeNumber(
+        name="rest-page-size", scope="pyiceberg", reader="pyiceberg.catalog", from_server=True, least=1, doc="Entries in one answer."
+    ),
     _of_catalogs(name="scan-planning-mode", from_server=True, doc="`server` is refused for encrypted tables."),
     Property(
         name="write.py-location-provider.impl",
