@@ -159,7 +159,7 @@ PYICEBERGS: Final = (
     _of_catalogs("prefix", "The part of the path below the catalog's `uri`.", from_server=True),
     _of_catalogs("namespace-separator", "Between the parts of a namespace in a path.", from_server=True),
     _of_catalogs("view-endpoints-supported", "Whether there are views.", from_server=True),
-    _of_catalogs("rest-page-size", "Entries in one answer.", from_server=True),
+    WholeNumber("rest-page-size", "Entries in one answer.", scope="pyiceberg", reader="pyiceberg.catalog", from_server=True, least=1),
     _of_catalogs("scan-planning-mode", "`server` is refused for encrypted tables.", from_server=True),
     Property(
         "write.py-location-provider.impl",

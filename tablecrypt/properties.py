@@ -480,7 +480,7 @@ def taken_from_server(server: str, properties: Mapping[str, Any], client: Mappin
             logger.debug("%s sent the property %r, which has no meaning here", server, name)
         # Everything that has a meaning here and is not marked as the server's to set is refused or has to be the client's own value.
         elif known.from_server:
-            taken[name] = _checked(server, name, value)
+            taken[name] = _checked(server, known, name, value)
         elif known.names_code or not _is_repeated(name, value, client):
             # The message goes to a log: a credential that the server sent must not.
             shown = "" if is_sensitive(name, value) else f"={value!r}"
@@ -493,9 +493,13 @@ def taken_from_server(server: str, properties: Mapping[str, Any], client: Mappin
     return taken
 
 
-def _checked(server: str, name: str, value: Any) -> str:
+def _checked(server: str, known: Property, name: str, value: Any) -> str:
     if not isinstance(value, str):
         raise ConfigurationError(f"{server} sent the property {name} with a value that is not text")
+    # PyIceberg reads some of them only when it needs them, and says then nothing of the server.
+    known.check(f"{name}, which {server} sent,", value)
+    if _SENT_IN_HEADERS.fullmatch(name):
+        check_header_value(f"{name}, which {server} sent,", value)
     # boto3 builds host names from the region: one with a dot or slash would send the credentials elsewhere.
     if name in _REGIONS and not _REGION.fullmatch(value):
         raise ConfigurationError(f"{server} sent {name}={value!r}, which is not the name of a region")

@@ -6,6 +6,7 @@
               1    doctor, audit and verify: something was found; orphans and shred: something could not be done
               2    refused, wrong arguments, or the answer to a question was not yes: stderr says what and why
               130  interrupted
+              143  terminated (SIGTERM), after what was begun is cleaned up as after an interruption
 
 An error that is said on purpose, one of storage or of the catalog, is one line on stderr and exit code 2. Anything else is a bug: its
 traceback is shown, and the exit code is 2 as well, so that nobody takes it for a finding. No command prints a key.
@@ -14,9 +15,12 @@ traceback is shown, and the exit code is 2 as well, so that nobody takes it for 
 from __future__ import annotations
 
 import os
+import signal
 import sys
+import threading
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Final, NoReturn
 
 from tablecrypt.errors import MissingExtraError, TablecryptError
@@ -26,13 +30,15 @@ from tablecrypt.printable import one_line, printable
 FOUND: Final = 1
 REFUSED: Final = 2
 INTERRUPTED: Final = 130
+TERMINATED: Final = 143
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line (`sys.argv` when no arguments are given) and exit."""
     _open_streams()
     try:
-        run(arguments)
+        with _ended_by_sigterm():
+            run(arguments)
     except TablecryptError as error:
         _refuse(str(error))
     except KeyboardInterrupt:
@@ -52,6 +58,26 @@ def _open_streams() -> None:
         sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115  open until the process ends
     if sys.stderr is None:
         sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115  open until the process ends
+
+
+@contextmanager
+def _ended_by_sigterm() -> Iterator[None]:
+    """Have SIGTERM, by which schedulers and containers stop a process, clean up as an interruption does: it ended the process at once."""
+    # Where it is ignored, or a caller of this module has a handler, it stays so.
+    if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        yield
+        return
+
+    def end(*_: object) -> NoReturn:
+        # A second one ends the process at once.
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        _refuse("terminated", TERMINATED)
+
+    signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def run(arguments: Sequence[str] | None = None) -> None:

@@ -27,16 +27,19 @@ import io
 import pickle
 import pickletools
 import struct
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, is_dataclass
 from enum import Enum
-from typing import Any, Final, TypeAlias
+from functools import cache, partial
+from typing import Any, Final, TypeAlias, get_args, get_type_hints
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pyroaring import BitMap64
 
 from tablecrypt._bytes import ByteReader, frame
+from tablecrypt._parsed_json import problem_of
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import FormatError, TablecryptError
 
@@ -162,20 +165,48 @@ def decode_items(content: bytes, packages: frozenset[str] | None) -> list[WorkIt
         raise FormatError(f"{len(content)} bytes of work items cannot be decoded: {error}") from error
 
 
-def check_items(items: Sequence[WorkItem], asked: Collection[int]) -> None:
+def value_type_of(function: Callable[..., Any]) -> Any:
+    """Return what a runner's function says that it returns as the value of an item: X of `-> FileDone[X]`; Any where it does not say."""
+    while isinstance(function, partial):
+        function = function.func
+    try:
+        declared = get_type_hints(function).get("return")
+    # Somebody else's function, whose types are known to a type checker alone.
+    except (AttributeError, NameError, TypeError):
+        return Any
+    return next(iter(get_args(declared)), Any)
+
+
+def check_items(items: Sequence[WorkItem], asked: Collection[int], value_type: Any = Any) -> None:
     """Check that the results of a task are those of its works, each once; behind the error of one, others may be missing.
 
     Args:
         items: the results, in their order.
         asked: the indexes of the task's works.
+        value_type: what the values are, down to the fields of dataclasses.
 
     Raises:
-        FormatError: results of other works, several of one, or too few. A caller would take them for what became of other files.
+        FormatError: results of other works, several of one, too few, or of other types. A caller would take them for what became of other
+            files, or fail somewhere on the way.
     """
     found = [item.index for item in items]
     is_cut_short = bool(items) and items[-1].failed
     if len(set(found)) != len(found) or not set(found) <= set(asked) or (len(found) < len(asked) and not is_cut_short):
         raise FormatError(f"a task was asked for {len(asked)} results and sent {len(found)}, which are not one of each of its works")
+
+    adapter = _adapter_of(value_type)
+    for item in items:
+        try:
+            _ = item.failed or adapter.validate_python((item.value,))
+        # Unpickling calls no constructor, so a dataclass may lack fields.
+        except (ValidationError, AttributeError, RecursionError) as error:
+            raise FormatError(f"a task sent a result that is not what its work returns: {problem_of(error)}") from None
+
+
+@cache
+def _adapter_of(value_type: Any) -> TypeAdapter[Any]:
+    # In a tuple: alone, a dataclass takes no configuration.
+    return TypeAdapter(tuple[value_type], config=ConfigDict(strict=True, revalidate_instances="always", arbitrary_types_allowed=True))
 
 
 def _decode(content: bytes, packages: frozenset[str] | None) -> list[WorkItem]:

@@ -45,6 +45,7 @@ import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Final, TypeVar
 
 from pyiceberg.manifest import DataFile, FileFormat
@@ -56,15 +57,17 @@ from pyiceberg.table.snapshots import Operation
 from tablecrypt._bytes import ByteReader, frame
 from tablecrypt._parsed_json import ParsedJson
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
-from tablecrypt.errors import FormatError, KmsUnavailableError, TablecryptError
+from tablecrypt.errors import AuthenticationError, FormatError, KmsUnavailableError, TablecryptError
 from tablecrypt.files.deletion import DeletionScope
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO, WrappedFileKey, read_wrapped, write_wrapped
 from tablecrypt.files.raw_output import JOURNAL_ENTRIES, JOURNAL_FOLDER, JOURNAL_KEYS, RawContent, operation_of_journal
 from tablecrypt.files.stores import stored_files
 from tablecrypt.keys.column_keys import ProtectedColumn
 from tablecrypt.keys.key_ring import EncryptedKey, KeyRing
+from tablecrypt.maintenance._verify.files import FileToInspect, inspect_file
 from tablecrypt.maintenance.operation import ProgressListener, metadata_folder
-from tablecrypt.maintenance.runner import FileDone, FileFunction, FileWork, Runner, run_counted
+from tablecrypt.maintenance.reachable import EntryCounts
+from tablecrypt.maintenance.runner import FileDone, FileFunction, FileWork, LocalRunner, Runner, passed, run_counted
 from tablecrypt.manifests.records import DATA_FILE_POSITIONS, EncryptedDataFile, key_metadata_of, with_key
 from tablecrypt.parquet.file_keys import FileKeys
 from tablecrypt.parquet.writing import encrypt, reencrypt
@@ -82,6 +85,7 @@ _BYTES_PER_PART: Final = 256 * 1024 * 1024
 W = TypeVar("W")
 R = TypeVar("R")
 P = TypeVar("P", bound=EncryptedProducer)
+T = TypeVar("T")
 
 
 class Journal:
@@ -236,7 +240,7 @@ class FileRewrite:
             phase: follows the operation's name, where it writes files of several kinds.
 
         Raises:
-            AuthenticationError: a worker reports a file that it did not write, one twice, or one in another place.
+            AuthenticationError: a worker reports a file that it did not write, one twice, or one in another place; or that does not open.
         """
         if not files:
             return
@@ -247,12 +251,16 @@ class FileRewrite:
 
         reported = ReportedFiles(self.names, self.folders)
 
-        with self.journal.keeping(self.done) as keep:
+        def written() -> Iterator[tuple[str, list[EncryptedDataFile]]]:
             for index, each in run_counted(self.runner, self.table, function, works, f"{self.operation}{phase}", self.progress, size_done):
                 old, new = remaining[index], entry_of(remaining[index], each)
-                # Noted in the journal, it would be committed by this run or the next.
                 reported.check(new.file_path, f"the worker that writes {old.file_path} again")
-                keep(old.file_path, new)
+                yield old.file_path, [new]
+
+        with self.journal.keeping(self.done) as keep:
+            # Noted in the journal, a file that is not what its worker says would be committed by this run or the next.
+            for location, (new,) in opened(self.runner, self.table.io, written()):
+                keep(location, new)
 
 
 @dataclass(frozen=True)
@@ -318,7 +326,7 @@ def _copy_avro(io: EncryptingFileIO, source: str, old: StandardKeyMetadata | Non
 
 def replacement_entry(file: DataFile, done: FileDone[str]) -> EncryptedDataFile:
     """Return the entry of a file that holds what another one holds, at another location and under another key, which knows its length."""
-    (key_metadata,) = done.keys
+    key_metadata = done.key
     new = with_key(file, key_metadata)
     new[DATA_FILE_POSITIONS["file_path"]] = done.result
     new[DATA_FILE_POSITIONS["file_size_in_bytes"]] = key_metadata.file_length
@@ -332,7 +340,50 @@ def done_files(codec: FileEntryCodec, files: Sequence[DataFile]) -> FileDone[byt
 
 def new_files(codec: FileEntryCodec, done: FileDone[bytes]) -> list[EncryptedDataFile]:
     """Return the files that a worker has written so, with their keys."""
-    return [with_key(file, key) for file, key in zip(codec.decode_files(done.result), done.keys, strict=True)]
+    files = codec.decode_files(done.result)
+    if len(files) != len(done.keys):
+        raise FormatError(f"a worker reports {len(files)} files and {len(done.keys)} keys of them")
+    return [with_key(file, key) for file, key in zip(files, done.keys, strict=True)]
+
+
+def opened(
+    runner: Runner, io: EncryptingFileIO, results: Iterable[tuple[T, Sequence[EncryptedDataFile]]]
+) -> Iterator[tuple[T, Sequence[EncryptedDataFile]]]:
+    """Yield results with the files that workers report, each of which opens at its end by what they say of it.
+
+    Under a wrong key or length, rows would be unreadable once the old files are replaced. What threads of this process write is not opened.
+
+    Raises:
+        AuthenticationError: a file does not open with the key that is said of it, or has another length or number of rows.
+    """
+    return iter(results) if isinstance(runner, LocalRunner) else passed(results, lambda each: _check_all_open(io, each[1]))
+
+
+def check_open(io: EncryptingFileIO, files: Iterable[DataFile]) -> None:
+    """Check files that workers report, as `opened` does. Raises as that does."""
+    for _ in passed(([file] for file in files), partial(_check_all_open, io)):
+        pass
+
+
+def _check_all_open(io: EncryptingFileIO, files: Iterable[DataFile]) -> None:
+    for file in files:
+        if (problem := _problem_of_end(io, file)) is not None:
+            raise AuthenticationError(f"{file.file_path}: is not what the worker that wrote it says of it, and is not committed: {problem}")
+
+
+def _problem_of_end(io: EncryptingFileIO, file: DataFile) -> str | None:
+    key, counts = key_metadata_of(file), EntryCounts(file.record_count, file.file_size_in_bytes)
+    end = FileToInspect(file.file_path, file.file_format.value, is_content=True, full=False, entries=frozenset({counts}))
+    try:
+        for problem in inspect_file(io, end, (key,)).result.problems:
+            return f"{problem.part}: {problem.message}"
+        if file.file_format != FileFormat.PARQUET:
+            # It has no footer under the key: its first block tells.
+            with io.decrypting_input(file.file_path, key).open() as plaintext:
+                plaintext.read(1)
+    except TablecryptError as refused:
+        return str(refused)
+    return None
 
 
 def commit_replacement(table: EncryptedTable, branch: str, producer_class: Callable[..., P], **changes: Any) -> P:

@@ -258,7 +258,7 @@ class _Copying:
         new: dict[str, NewDeletes] = {}
         for index, written in run_counted(runner, self.table, rewrite_deletes, works, "relocate: delete files", progress):
             reported.check(written.result.location, f"the worker that rewrites {old[index].location}")
-            new[old[index].location] = NewDeletes(written.result, written.keys[0])
+            new[old[index].location] = NewDeletes(written.result, written.key)
         return new
 
     def write_metadata(self, new_deletes: dict[str, NewDeletes]) -> int:

@@ -36,7 +36,7 @@ from tablecrypt.arguments import checked_arguments
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import ConfigurationError, FormatError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO, refuse_restricted
-from tablecrypt.maintenance._file_rewrite import commit_replacement, done_files, new_files
+from tablecrypt.maintenance._file_rewrite import commit_replacement, done_files, new_files, opened
 from tablecrypt.maintenance.compaction_plan import (
     DELETE_RATIO,
     MIN_INPUT_FILES,
@@ -302,12 +302,18 @@ class Compaction:
         works = [group_work(codec, group) for group in self.groups]
         done, total = 0, sum(len(group.tasks) for group in self.groups)
 
-        try:
-            for index, written in runner.run(self.table, partial(rewrite_group, facts), works):
-                group, files = self.groups[index], new_files(codec, written)
-                # Before they are added: what is added is committed, or deleted after an error.
+        def written() -> Iterator[tuple[FileGroup, list[EncryptedDataFile]]]:
+            for index, each in runner.run(self.table, partial(rewrite_group, facts), works):
+                group, files = self.groups[index], new_files(codec, each)
+                first = group.tasks[0].file.file_path
                 for file in files:
-                    reported.check(file.file_path, f"the worker of the group of {group.tasks[0].file.file_path}")
+                    reported.check(file.file_path, f"the worker of the group of {first}")
+                check_rows([group.live_rows], files, first)
+                yield group, files
+
+        try:
+            # Before they are added: what is added is committed, or deleted after an error.
+            for group, files in opened(runner, self._io, written()):
                 self.add([group], files)
                 done += len(group.tasks)
                 progress(Progress(OPERATION, done, total, "files"))

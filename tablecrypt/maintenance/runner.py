@@ -17,14 +17,15 @@ Callers pass a runner in, so this package knows of none but its own. docs/adr/00
 from __future__ import annotations
 
 import os
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from functools import partial
-from typing import Generic, Protocol, TypeVar
+from typing import Final, Generic, Protocol, TypeVar
 
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
-from tablecrypt.errors import ConfigurationError
+from tablecrypt.errors import ConfigurationError, FormatError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.maintenance.operation import Progress, ProgressListener
 from tablecrypt.table.table import EncryptedTable
@@ -32,6 +33,9 @@ from tablecrypt.table.table import EncryptedTable
 W = TypeVar("W")
 R = TypeVar("R")
 T = TypeVar("T")
+
+_CHECKS_AT_ONCE: Final = 16
+"""They wait for the store, and hardly compute."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +61,13 @@ class FileDone(Generic[R]):
 
     result: R
     keys: tuple[StandardKeyMetadata, ...] = ()
+
+    @property
+    def key(self) -> StandardKeyMetadata:
+        """The key of the one file that was written, which knows the file's length. FormatError where there is no such key, or another."""
+        if len(self.keys) != 1 or self.keys[0].file_length is None:
+            raise FormatError(f"a worker that writes one file reports {len(self.keys)} keys, or does not report the file's length")
+        return self.keys[0]
 
 
 FileFunction = Callable[[EncryptingFileIO, W, tuple[StandardKeyMetadata, ...]], FileDone[R]]
@@ -140,6 +151,34 @@ def completed(pool: Executor, calls: Iterable[Callable[[], T]], limit: int) -> I
 
     for failure in failures:
         raise failure
+
+
+def passed(results: Iterable[T], check: Callable[[T], object]) -> Iterator[T]:
+    """Yield results in their order, each once it has passed a check; several checks run at a time.
+
+    Where the results end in an error, those before it are yielded first, as `Runner.run` does.
+    """
+    failure: Exception | None = None
+    checked: deque[tuple[T, Future[object]]] = deque()
+    with ThreadPoolExecutor(_CHECKS_AT_ONCE, thread_name_prefix="tablecrypt-checks") as pool:
+        try:
+            for each in results:
+                checked.append((each, pool.submit(check, each)))
+                while checked and (len(checked) > _CHECKS_AT_ONCE or checked[0][1].done()):
+                    yield _passed(*checked.popleft())
+        except Exception as error:  # noqa: BLE001  it is raised behind the results that came before it
+            failure = error
+
+        while checked:
+            yield _passed(*checked.popleft())
+
+    if failure is not None:
+        raise failure
+
+
+def _passed(result: T, check: Future[object]) -> T:
+    check.result()
+    return result
 
 
 def run_counted(

@@ -31,7 +31,7 @@ from pyiceberg.expressions import BooleanExpression
 
 from tablecrypt import maintenance
 from tablecrypt.engines.job_keys import JobTicket, Role
-from tablecrypt.engines.job_messages import WorkItem, check_items, decode_items, encode_items
+from tablecrypt.engines.job_messages import WorkItem, check_items, decode_items, encode_items, value_type_of
 from tablecrypt.engines.protected_columns import JobColumns, ensure_column_keys, file_io_of_task
 from tablecrypt.errors import AuthenticationError, ConfigurationError, KmsError, TablecryptError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
@@ -106,10 +106,11 @@ class SparkRunner:
         encrypted_shared = job_key.encrypt(Role.SHARED, 0, _shared_content(table, function))
         # What a result may be made of: an executor that was taken over must not name classes of its choice.
         packages = frozenset({_OWN_PACKAGE, _module_of(function).partition(".")[0]})
+        value_type = value_type_of(function)
 
         def items_of(number: int, message: bytes) -> list[WorkItem]:
             items = decode_items(job_key.decrypt(Role.RESULT, number, message), packages)
-            check_items(items, parts[number])
+            check_items(items, parts[number], value_type)
             return items
 
         def job(numbers: Sequence[int]) -> list[WorkItem]:

@@ -26,6 +26,7 @@ from tablecrypt.engines.access import TableAccess
 from tablecrypt.engines.job_keys import JobTicket, Role
 from tablecrypt.engines.tasks import READ_AHEAD, decrypted_results, encrypt_tasks, removing_on_error
 from tablecrypt.maintenance import Compacted, Progress, ProgressListener
+from tablecrypt.maintenance._file_rewrite import check_open
 from tablecrypt.maintenance.compaction import OPERATION, Compaction
 from tablecrypt.maintenance.compaction_plan import check_rows
 from tablecrypt.maintenance.sorting import SortKey, ZOrder, z_values
@@ -53,6 +54,7 @@ def rewritten_in_order(spark: SparkSession, compaction: Compaction, progress: Pr
 
     Raises:
         FormatError: the files do not hold as many live rows as their manifests say. Nothing was committed.
+        AuthenticationError: a file is not what its worker says of it. Nothing was committed.
     """
     planned = LocatedTable.of_table(compaction.table)
     z_order = tuple(name for key in compaction.sort_by if isinstance(key, ZOrder) for name in key.names)
@@ -75,6 +77,7 @@ def rewritten_in_order(spark: SparkSession, compaction: Compaction, progress: Pr
     # Compared before the commit: a task whose result is missing would lose its rows for good.
     with removing_on_error(planned.table.io, files):
         check_rows([group.live_rows for group in compaction.groups], files, tasks[0].file.file_path)
+        check_open(planned.table.io, files)
     compaction.add(compaction.groups, files)
     progress(Progress(OPERATION, len(tasks), len(tasks), "files"))
 

@@ -62,6 +62,8 @@ from pyiceberg.expressions.literals import (
     DecimalLiteral,
     FloatLiteral,
     Literal,
+    LongAboveMax,
+    LongBelowMin,
     LongLiteral,
     StringLiteral,
     TimestampLiteral,
@@ -79,7 +81,10 @@ from pyiceberg.types import (
     IntegerType,
     LongType,
     TimestampNanoType,
+    TimestampType,
     TimestamptzNanoType,
+    TimestamptzType,
+    TimeType,
     UUIDType,
 )
 from pyiceberg.utils.datetime import timestamp_to_nanos, timestamptz_to_nanos
@@ -90,7 +95,8 @@ from tablecrypt.table._pyiceberg.nested_nulls import NestedIsNull, NestedNotNull
 _END: Final = 2**63
 _WHOLE: Final = (IntegerType, LongType)
 _FLOATS: Final = (FloatType, DoubleType)
-_FITTED: Final = (*_WHOLE, *_FLOATS, DecimalType, DateType)
+_MOMENTS: Final = (TimestampType, TimestamptzType, TimeType)
+_FITTED: Final = (*_WHOLE, *_FLOATS, *_MOMENTS, DecimalType, DateType)
 _DAY: Final = 24 * 60 * 60 * 1_000_000
 
 
@@ -125,6 +131,14 @@ class NanosecondLiteral(LongLiteral):
     def to(self, type_var: IcebergType) -> Literal[int]:
         """Return this literal for a column of nanoseconds, and what a LongLiteral gives for another."""
         return self if is_nano(type_var) else super().to(type_var)
+
+
+class BeyondLiteral(LongLiteral):
+    """A number beyond the 64 bits of every column: greater than all values of one, or smaller than all."""
+
+    def to(self, type_var: IcebergType) -> Literal[int]:
+        """Return what PyIceberg makes of a number that a column of whole numbers cannot hold."""
+        return LongAboveMax() if self.value > 0 else LongBelowMin()
 
 
 def fitted(row_filter: BooleanExpression, schema: Schema, case_sensitive: bool = True) -> BooleanExpression:
@@ -191,6 +205,9 @@ def _held(name: str, literal: Any, column: IcebergType) -> Any:
         raise _rounded(name, f"a whole number ({column})", value, "a whole number")
     if isinstance(literal, TimestampLiteral) and isinstance(column, DateType) and value % _DAY:
         raise _rounded(name, f"a {column}", literal, f"a {column}")
+    # PyIceberg takes any number for microseconds, and Arrow then has no room for it.
+    if isinstance(literal, LongLiteral) and isinstance(column, (LongType, *_MOMENTS)) and not -_END <= value < _END:
+        return BeyondLiteral(value)
     return literal
 
 

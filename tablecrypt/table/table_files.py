@@ -39,6 +39,7 @@ from tablecrypt.keys.key_ring import KeyRing
 from tablecrypt.keys.manager import EncryptionManager
 from tablecrypt.keys.table_column_keys import TableColumnKeys
 from tablecrypt.manifests.records import EncryptedDataFile
+from tablecrypt.printable import printable
 from tablecrypt.table.foreign_engines import PropertiesForOthers
 
 WRITE_PATHS: Final = tuple(each.name for each in OF_PLACES)
@@ -294,10 +295,10 @@ class ReportedFiles:
         name = location.rpartition("/")[2]
         # A file from before would be committed once more, or deleted where the commit fails.
         if name in self._seen or not self._names.has_made(name):
-            raise AuthenticationError(f"{location}: {worker} reports a file that it did not write, or a file twice")
+            raise AuthenticationError(f"{printable(location)}: {worker} reports a file that it did not write, or a file twice")
         # Outside it is in the hands of others, and no operation of the table deletes it.
         if self._folders is not None and (reason := self._folders.reason_against(location)) is not None:
-            raise AuthenticationError(f"{location}: {worker} reports a file where none of the table's is written: it {reason}")
+            raise AuthenticationError(f"{printable(location)}: {worker} reports a file where none of the table's is written: it {reason}")
         self._seen.add(name)
 
 

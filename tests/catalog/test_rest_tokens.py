@@ -1,4 +1,4 @@
-"""PyIceberg's `auth` of a REST catalog: where a client's secret goes, and how it ends where no token comes back."""
+"""Tokens of a REST catalog: where a client's secret goes, how it ends where none comes back, and what a server sends with its tables."""
 
 from __future__ import annotations
 
@@ -9,8 +9,11 @@ from typing import Any, Final
 import pytest
 
 from tablecrypt.errors import ConfigurationError
-from tablecrypt_catalog import EncryptedRestCatalog
+from tablecrypt_catalog import EncryptedRestCatalog, EncryptedSqlCatalog
+from tests.support.aws import AwsServer
 from tests.support.http_server import HttpServer
+from tests.support.lying_rest_server import LyingRestServer
+from tests.support.tables import metadata_path, new_table
 
 SECRET: Final = "the-secret"
 GOOD: Final = json.dumps({"access_token": "the-token", "expires_in": 100}).encode()
@@ -86,3 +89,30 @@ def test_a_token_server_that_redirects_sends_the_secret_nowhere(server: Fixed, s
 
     assert tokens.sent and elsewhere.sent
     assert all("authorization" not in headers and SECRET.encode() not in body for _, headers, body in elsewhere.sent)
+
+
+@pytest.mark.parametrize("sent", [{"token": f"{SECRET}\n"}, {"s3.session-token": f"{SECRET}\n"}], ids=str)
+def test_a_credential_that_no_header_can_hold_is_refused_when_it_comes_and_not_shown(
+    catalog: EncryptedSqlCatalog, aws: AwsServer, sent: dict[str, str]
+) -> None:
+    """Sent with a commit, it would pass for a commit that may have landed."""
+    table = new_table(catalog)
+    with LyingRestServer(catalog, lambda: metadata_path(table)) as server:
+        server.config = sent
+        with pytest.raises(ConfigurationError, match=f"{next(iter(sent))}, which the server of catalog restricted sent, ") as refused:
+            server.client(**aws.kms_properties).load_table("db.t")
+
+    assert SECRET not in str(refused.value)
+
+
+@pytest.mark.parametrize("sent", [{"namespace-separator": ""}, {"view-endpoints-supported": "a\nb"}, {"rest-page-size": "0"}], ids=str)
+def test_a_configuration_that_cannot_be_read_is_one_line_that_names_the_server(
+    catalog: EncryptedSqlCatalog, aws: AwsServer, sent: dict[str, str]
+) -> None:
+    table = new_table(catalog)
+    with LyingRestServer(catalog, lambda: metadata_path(table)) as server:
+        server.overrides = sent
+        with pytest.raises(ConfigurationError, match=r"what the server and this client say|which the server of") as refused:
+            server.client(**aws.kms_properties)
+
+    assert len(str(refused.value).splitlines()) == 1

@@ -404,24 +404,28 @@ def status_within(seconds: int, pid: int) -> int | None:
     return None
 
 
-def test_control_c_at_the_question_is_an_interruption() -> None:
+@pytest.mark.parametrize(("stop", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_control_c_and_sigterm_at_the_question_are_interruptions(stop: signal.Signals, code: int) -> None:
     # The terminal is the process's own, as a shell gives it one: Ctrl-C goes to who controls it.
     pid, terminal = pty.fork()
     if pid == 0:
         # Who runs the tests in the background of a script ignores Ctrl-C, and so would this process.
         signal.signal(signal.SIGINT, signal.SIG_DFL)
-        os.execve(sys.executable, [sys.executable, "-m", "tablecrypt.cli", *SHRED], environment())
+        os.execve(sys.executable, [sys.executable, "-m", "tablecrypt", *SHRED], environment())
     shown = b""
     while b"[y/N]" not in shown:
         shown += os.read(terminal, 1024)
     status = None
     while status is None:
         # A signal that comes just before Python reads is noticed with the next one: a person presses the keys again.
-        os.write(terminal, b"\x03")
+        if stop == signal.SIGINT:
+            os.write(terminal, b"\x03")
+        else:
+            os.kill(pid, stop)
         status = status_within(20, pid)
     os.close(terminal)
 
-    assert os.waitstatus_to_exitcode(status) == 130
+    assert os.waitstatus_to_exitcode(status) == code
     assert run(*PROD, "cat", "db.orders").code == 0
 
 

@@ -1,4 +1,4 @@
-"""Workers of maintenance that were taken over: a file that one reports has a name of the run and lies in the table, or is refused."""
+"""Workers of maintenance that were taken over: what one reports has a name of the run, lies in the table and opens, or is refused."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ from typing import Any, Final
 import pytest
 
 from tablecrypt import maintenance as m
-from tablecrypt.errors import AuthenticationError
-from tablecrypt.maintenance.runner import FileDone, FileFunction, FileWork, LocalRunner
+from tablecrypt.crypto.key_metadata import StandardKeyMetadata
+from tablecrypt.crypto.secret import Secret
+from tablecrypt.errors import AuthenticationError, FormatError
+from tablecrypt.maintenance.runner import FileDone, FileFunction, FileWork, LocalRunner, Runner
 from tablecrypt.manifests.records import DATA_FILE_POSITIONS
 from tablecrypt.table.file_entries import FileEntryCodec
 from tablecrypt.table.table import EncryptedTable
@@ -98,4 +100,76 @@ def test_honest_workers_are_believed(catalog: EncryptedSqlCatalog) -> None:
     table = new_table(catalog, appends=[rows(0, 2), rows(2, 2)])
     m.compact(table, rewrite_all=True, runner=Forging(table, lambda location: location))
     m.reencrypt(table.refresh(), runner=Forging(table, lambda location: location))
+    assert ids(catalog.load_table("db.t")) == [0, 1, 2, 3]
+
+
+Rekey = Callable[[StandardKeyMetadata], StandardKeyMetadata]
+WRONG: Final[dict[str, Rekey]] = {
+    "key": lambda key: StandardKeyMetadata(Secret(bytes(16)), key.aad_prefix, key.file_length),
+    "AAD prefix": lambda key: StandardKeyMetadata(key.encryption_key, bytes(16), key.file_length),
+    "length": lambda key: key.with_file_length((key.file_length or 0) + 1),
+}
+BY_OPERATION: Final[dict[str, Callable[[EncryptedTable, Runner], object]]] = {
+    "compact": lambda table, runner: m.compact(table, rewrite_all=True, runner=runner),
+    "reencrypt": lambda table, runner: m.reencrypt(table, runner=runner),
+}
+
+
+class Misreporting:
+    """Runs work as honest workers do, and then says something else of the keys of new files, or of how many rows they have."""
+
+    def __init__(self, rekey: Callable[[tuple[StandardKeyMetadata, ...]], tuple[StandardKeyMetadata, ...]]) -> None:
+        self._rekey = rekey
+
+    def run(
+        self, table: EncryptedTable, function: FileFunction[Any, Any], works: Sequence[FileWork[Any]]
+    ) -> Iterator[tuple[int, FileDone[Any]]]:
+        for index, done in LocalRunner(1).run(table, function, works):
+            yield index, replace(done, keys=self._rekey(done.keys))
+
+
+@pytest.mark.parametrize("operation", BY_OPERATION.values(), ids=BY_OPERATION)
+@pytest.mark.parametrize("rekey", WRONG.values(), ids=WRONG)
+def test_no_file_takes_the_place_of_others_that_does_not_open_by_what_its_worker_says(
+    catalog: EncryptedSqlCatalog, rekey: Rekey, operation: Callable[[EncryptedTable, Runner], object]
+) -> None:
+    table = new_table(catalog, appends=[rows(0, 2), rows(2, 2)])
+    before = data_paths(table)
+
+    with pytest.raises((AuthenticationError, FormatError), match=r"is not what the worker|its key metadata"):
+        operation(table, Misreporting(lambda keys: tuple(map(rekey, keys))))
+
+    fresh = catalog.load_table("db.t")
+    assert data_paths(fresh) == before
+    assert m.reencrypt(fresh).resumed == 0
+    assert ids(catalog.load_table("db.t")) == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("operation", BY_OPERATION.values(), ids=BY_OPERATION)
+@pytest.mark.parametrize("count", [0, 2])
+def test_a_worker_that_reports_no_key_of_a_file_or_two_is_one_error(
+    catalog: EncryptedSqlCatalog, count: int, operation: Callable[[EncryptedTable, Runner], object]
+) -> None:
+    table = new_table(catalog, appends=[rows(0, 2), rows(2, 2)])
+
+    with pytest.raises(FormatError, match=r"reports .* keys"):
+        operation(table, Misreporting(lambda keys: keys * count))
+
+    assert ids(catalog.load_table("db.t")) == [0, 1, 2, 3]
+
+
+def test_a_compaction_without_all_rows_of_its_files_is_not_committed(catalog: EncryptedSqlCatalog) -> None:
+    table = new_table(catalog, appends=[rows(0, 2), rows(2, 2)])
+    codec = FileEntryCodec(table.metadata)
+
+    class Losing(LocalRunner):
+        def run(
+            self, table: EncryptedTable, function: FileFunction[Any, Any], works: Sequence[FileWork[Any]]
+        ) -> Iterator[tuple[int, FileDone[Any]]]:
+            for index, _ in super().run(table, function, works):
+                yield index, FileDone(codec.encode_files([]))
+
+    with pytest.raises(FormatError, match="have 4 rows by their manifests, but 0 were read"):
+        m.compact(table, rewrite_all=True, runner=Losing(1))
+
     assert ids(catalog.load_table("db.t")) == [0, 1, 2, 3]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import ConfigurationError, FormatError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.maintenance import compact
-from tablecrypt.maintenance.runner import FileDone, FileWork, LocalRunner, runner_or_threads
+from tablecrypt.maintenance.runner import FileDone, FileWork, LocalRunner, passed, runner_or_threads
 from tablecrypt.manifests.records import key_metadata_of
 from tablecrypt.table.table import EncryptedTable
 from tests.support.aws import AwsServer
@@ -102,6 +103,26 @@ def test_a_consumer_that_stops_ends_the_run(table: EncryptedTable, tmp_path: Pat
     results.close()  # type: ignore[attr-defined]
 
     assert len(list(tmp_path.iterdir())) < 10
+
+
+def test_results_that_pass_their_check_come_in_order_and_those_before_an_error_come_first() -> None:
+    def numbers() -> Iterator[int]:
+        yield from range(40)
+        raise FormatError("no more")
+
+    came: list[int] = []
+    with pytest.raises(FormatError, match="no more"):
+        came.extend(each for each in passed(numbers(), str))
+
+    assert came == list(range(40))
+
+
+def test_a_result_that_does_not_pass_its_check_is_not_yielded() -> None:
+    came: list[int] = []
+    with pytest.raises(ZeroDivisionError):
+        came.extend(each for each in passed(range(10), lambda number: 1 // (number - 7)))
+
+    assert came == [number for number in range(10) if number != 7]
 
 
 def test_impossible_numbers_of_workers_are_refused() -> None:

@@ -8,6 +8,7 @@ import os
 import pickle
 import uuid
 from decimal import Decimal
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -27,9 +28,12 @@ from tablecrypt.engines.job_messages import (
     encode_positions,
     merge_positions,
     positions_by_file,
+    value_type_of,
 )
 from tablecrypt.errors import FormatError, KmsAccessDeniedError, TamperedFileError
 from tablecrypt.maintenance import Progress
+from tablecrypt.maintenance._verify.files import FileFindings, Problem
+from tablecrypt.maintenance.runner import FileDone
 from tests.support.mutations import arbitrary, mutations
 from tests.support.parsers import seeds_of
 
@@ -128,6 +132,34 @@ def test_one_result_of_each_work_is_taken_up_to_the_first_error(results: list[tu
 def test_results_that_are_not_those_of_the_tasks_works_are_refused(results: list[tuple[int, Any]]) -> None:
     with pytest.raises(FormatError, match="not one of each of its works"):
         check_items([WorkItem(index, value) for index, value in results], range(3, 9, 2))
+
+
+def worked(io: object, work: object, keys: object) -> FileDone[FileFindings]:
+    raise NotImplementedError
+
+
+FINDINGS = FileFindings(5, 1, (Problem("block 3", "was changed"),), None)
+
+
+def forged(**fields: Any) -> FileFindings:
+    """A dataclass as unpickling makes one: its constructor is not called."""
+    made = object.__new__(FileFindings)
+    vars(made).update(fields)
+    return made
+
+
+@pytest.mark.parametrize(
+    "value",
+    [None, 5, {"length": 5, "parts": 1}, Problem("a", "b"), forged(), forged(**{**vars(FINDINGS), "length": "5"}),
+     forged(**{**vars(FINDINGS), "problems": (3,)})],
+    ids=["None", "a number", "a dictionary", "another class", "no fields", "text for a number", "a field of another class"],
+)  # fmt: skip
+def test_a_result_is_what_its_function_returns_down_to_its_fields(value: Any) -> None:
+    value_type = value_type_of(partial(worked, None))
+    check_items([WorkItem(0, FINDINGS), WorkItem(1, ERROR)], [0, 1], value_type)
+
+    with pytest.raises(FormatError, match="a task sent a result that is not what its work returns: "):
+        check_items([WorkItem(0, value)], [0], value_type)
 
 
 @given(content=mutations(seeds_of("work items")))

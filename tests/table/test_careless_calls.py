@@ -190,6 +190,25 @@ def test_a_number_that_a_column_cannot_hold_takes_no_row_with_it(
     assert {0, 1, 2, 3, 4} - set(remaining) <= set(found)
 
 
+MOMENTS = pa.table({"at": pa.array([dt.datetime(2026, 1, 1), None], pa.timestamp("us")), "time": [dt.time(1), None], "text": [CANARY] * 2})
+
+
+@pytest.mark.parametrize("column", ["at", "time"])
+@pytest.mark.parametrize(
+    ("condition", "deleted"),
+    [("> {0}", 0), ("= {0}", 0), ("in ({0}, 1)", 0), ("< -{0}", 0), ("< {0}", 1), ("!= {0}", 1), ("not in ({0}, 1)", 1), (">= -{0}", 1)],
+)
+def test_a_moment_compares_with_a_number_beyond_64_bits(
+    catalog: EncryptedInMemoryCatalog, column: str, condition: str, deleted: int
+) -> None:
+    table = new_table(catalog, appends=[MOMENTS])
+    row_filter = f"{column} {condition.format(2**63 + 1)}"
+
+    assert table.scan(f"{column} is not null and {row_filter}").to_arrow().num_rows == deleted
+    table.delete(row_filter)
+    assert table.scan().to_arrow().num_rows == MOMENTS.num_rows - deleted
+
+
 def test_partitions_of_infinity_are_found_again(catalog: EncryptedInMemoryCatalog) -> None:
     schema = Schema(NestedField(1, "id", LongType()), NestedField(2, "ratio", FloatType()), NestedField(3, "text", StringType()))
     by_ratio = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "ratio"))

@@ -59,7 +59,7 @@ from tablecrypt._parsed_json import problem_of
 from tablecrypt.errors import ConfigurationError, FormatError, ReadRestrictionError, TablecryptError
 from tablecrypt.files.stores import file_io_for
 from tablecrypt.printable import printable
-from tablecrypt.properties import KMS_VENDED, check_table_properties, taken_from_server
+from tablecrypt.properties import KMS_VENDED, check_header_value, check_table_properties, taken_from_server
 from tablecrypt.table.restrictions.read_restrictions import parse_restrictions
 from tablecrypt.table.table_files import name_of
 from tablecrypt_catalog.bounded_answers import bound_answers
@@ -373,16 +373,23 @@ class RestCatalogAdapter(RestCatalog):
         return dict(self._taken(vended))
 
     def _taken(self, sent: Properties) -> dict[str, str]:
+        server = f"the server of catalog {self.name}"
+        # Before a commit sends it: the HTTP library's error would show it, and pass for an answer that was lost.
+        check_header_value(f"{TOKEN}, which {server} sent,", sent.get(TOKEN))
         # A table's token is for the server that sent it: it is no part of a FileIO.
-        return taken_from_server(
-            f"the server of catalog {self.name}", {name: value for name, value in sent.items() if name != TOKEN}, self.client_properties
-        )
+        return taken_from_server(server, {name: value for name, value in sent.items() if name != TOKEN}, self.client_properties)
 
     def _fetch_config(self) -> None:
         try:
             super()._fetch_config()
         except (AttributeError, TypeError, ValidationError) as error:
             raise FormatError(f"catalog {self.name}: the server's configuration cannot be read: {type(error).__name__}") from None
+        except TablecryptError:
+            raise
+        except ValueError as error:
+            raise ConfigurationError(
+                f"catalog {self.name}: what the server and this client say of the catalog cannot be read: {printable(error)}"
+            ) from None
 
         # PyIceberg has merged the server's answer into the client's properties: what is not the client's came from there.
         said = {name: value for name, value in self.properties.items() if not _is_same(self.client_properties, name, value)}

@@ -54,8 +54,9 @@ def point(table: EncryptedTable, kind: SnapshotRefType, name: str, snapshot_id: 
     One that moves keeps the limits of age and number that are not given.
 
     Raises:
-        ConfigurationError: no such snapshot, or none yet; or the name is of the other kind.
+        ConfigurationError: no such snapshot, or none yet; or the name is of the other kind, or blank.
     """
+    _check_name(table, name)
     limits = {**_limits_of(table, name, kind), **limits}
     target = head_of(table) if snapshot_id is None else snapshot_of(table, snapshot_id).snapshot_id
     if target is None and kind == SnapshotRefType.BRANCH and name not in table.metadata.refs:
@@ -70,6 +71,12 @@ def point(table: EncryptedTable, kind: SnapshotRefType, name: str, snapshot_id: 
     return target
 
 
+def _check_name(table: EncryptedTable, name: str) -> None:
+    # A session that sets it from a variable which is not there would put its rows where nobody looks for them.
+    if not name.strip() and name not in table.metadata.refs:
+        raise ConfigurationError(f"{name_of(table)}: the name {name!r} of a branch or tag is blank: give it a name, or unset the setting")
+
+
 def _limits_of(table: EncryptedTable, name: str, kind: SnapshotRefType) -> dict[str, int]:
     if name not in table.metadata.refs:
         return {}
@@ -79,6 +86,7 @@ def _limits_of(table: EncryptedTable, name: str, kind: SnapshotRefType) -> dict[
 
 def begin(table: EncryptedTable, name: str, limits: Mapping[str, int | None]) -> int:
     """Make a branch with an empty snapshot that follows no other, and return that: where a table has nothing yet to branch from."""
+    _check_name(table, name)
     transaction = table.transaction()
     with transaction:
         producer = transaction.update_snapshot(branch=name).fast_append()

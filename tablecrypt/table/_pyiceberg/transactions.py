@@ -25,6 +25,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from contextvars import ContextVar
+from copy import copy
 from functools import cached_property
 from typing import Any, Final, TypeVar, cast
 
@@ -34,7 +35,7 @@ from pyiceberg.expressions import BooleanExpression
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import DataFile, ManifestEntry, ManifestFile
 from pyiceberg.partitioning import PartitionField, PartitionSpec
-from pyiceberg.table import ALWAYS_TRUE, CreateTableTransaction, DataScan, FileScanTask, Table, TableProperties, Transaction
+from pyiceberg.table import ALWAYS_TRUE, CreateTableTransaction, DataScan, FileScanTask, StagedTable, Table, TableProperties, Transaction
 from pyiceberg.table import _parse_row_filter as parse_row_filter
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import IsolationLevel, Operation, Summary
@@ -318,6 +319,12 @@ class TransactionAdapter(Transaction):
     gives_up_on: type[CommitFailedException] | None = None
     """The failures that no retry of a commit ends, as the same files would be committed again."""
 
+    def __init__(self, table: Table, autocommit: bool = False) -> None:
+        # A copy: where another thread commits through the same object meanwhile, PyIceberg would take the head of that commit for the one
+        # that this transaction has built on, and the commit would take the other's rows out of the table.
+        super().__init__(table if isinstance(table, StagedTable) else copy(table), autocommit)
+        self._callers, self._base = table, self._table.metadata
+
     @property
     def table_metadata(self) -> TableMetadata:
         """The metadata with what has been staged. PyIceberg applies every update again at each look; here once for each change of them."""
@@ -346,7 +353,7 @@ class TransactionAdapter(Transaction):
         if self._updates:
             self._use_readable_settings()
         try:
-            return super().commit_transaction()
+            super().commit_transaction()
         except CommitFailedException as error:
             # Without a producer of snapshots PyIceberg does not try again, so a message about retries would be wrong.
             if not self._snapshot_producers or (self.gives_up_on is not None and isinstance(error, self.gives_up_on)):
@@ -355,6 +362,20 @@ class TransactionAdapter(Transaction):
                 f"{error}. The commit was tried again as often as the table allows: write again, or set its property "
                 f"{TableProperties.COMMIT_NUM_RETRIES} above {self._retries()}"
             ) from error
+        finally:
+            self._hand_back()
+        return self._callers
+
+    def _hand_back(self) -> None:
+        """Bring the table that was given up to date, unless others have done so with something newer."""
+        done, callers = self._table, self._callers
+        if done is callers or done.metadata is self._base:
+            return
+        if callers.metadata is self._base or callers.metadata.last_updated_ms <= done.metadata.last_updated_ms:
+            # At once, so that no other thread gets the metadata of one version and the keys of another.
+            vars(callers).update(vars(done))
+        self._table = copy(callers)
+        self._base = self._table.metadata
 
     def _use_readable_settings(self) -> None:
         """Have PyIceberg read what this transaction sets where the table has what it cannot read: no commit could repair that."""

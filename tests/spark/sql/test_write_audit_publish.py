@@ -264,3 +264,17 @@ def test_a_branch_begins_where_the_change_was_planned(aws: AwsServer, tmp_path: 
         update.delete_column("note")
     with pytest.raises(ConfigurationError, match="its schema was changed"):
         with_branch(planned)
+
+
+@pytest.mark.parametrize("appends", [0, 1])
+def test_a_blank_branch_is_refused_and_none_is_made(aws: AwsServer, tmp_path: Path, appends: int) -> None:
+    catalog = encrypted_sql_catalog(tmp_path, aws)
+    row = pa.table({"id": [1], "note": ["a"]})
+    table = catalog.create_table("db.t", row.schema, properties={"encryption.key-id": MASTER_KEY, **AUDITED})
+    for _ in range(appends):
+        table.append(row)
+
+    with pytest.raises(ConfigurationError, match="the name '' of a branch or tag is blank"):
+        with_branch(loaded(catalog.load_table("db.t"), ""))
+
+    assert "" not in refs(catalog.load_table("db.t"))
