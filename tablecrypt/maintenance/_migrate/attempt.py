@@ -393,7 +393,7 @@ def _check_has_no_masks(io: FileIO, file: DataFile) -> None:
 
 def rewritten_entry(metadata: EncryptedTableMetadata, file: DataFile, done: FileDone[bytes]) -> EncryptedDataFile:
     """Return the new file's entry, in the partition of the old one."""
-    _ = done.key
+    _ = done.key  # an error where it is not one file with one key
     [new] = new_files(FileEntryCodec(_unpartitioned(metadata)), done)
     new[_PARTITION] = file.partition
     new.spec_id = file.spec_id
