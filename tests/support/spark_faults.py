@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import pandas as pd
 import pyarrow as pa
 
-from tests.support.processes import every_process, parent_of
+from tests.support.processes import parent_of, with_descendants
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -88,12 +88,11 @@ def strike(fault: Fault) -> None:
 
 
 def kill_executor() -> None:
-    """Kill this worker's executor and its other workers, which could still tidy up, and then this worker."""
-    daemon = os.getppid()
-    executor = parent_of(daemon)
+    """Kill all that this worker's executor has started and that could still tidy up, then the executor, and then this worker."""
+    executor = parent_of(os.getppid())
     assert executor is not None
-    for process in every_process():
-        if process != os.getpid() and parent_of(process) == daemon:
+    for process in with_descendants(executor):
+        if process not in (executor, os.getpid()):
             os.kill(process, signal.SIGKILL)
     os.kill(executor, signal.SIGKILL)
     os.kill(os.getpid(), signal.SIGKILL)
