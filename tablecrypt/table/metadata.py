@@ -117,7 +117,7 @@ class EncryptedSnapshot(Snapshot):
     """A snapshot whose manifest list is an AGS1 stream under the key that `key-id` names."""
 
     key_id: str | None = Field(alias="key-id", default=None)
-    # One attribute: making each takes pydantic longer than all else that a snapshot of a long history is loaded with.
+    # One attribute: pydantic makes each by itself, and a long history has thousands of snapshots.
     _binding: _Binding = PrivateAttr(default_factory=lambda: _UNBOUND)
 
     def model_post_init(self, context: Any, /) -> None:

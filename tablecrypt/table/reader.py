@@ -44,6 +44,7 @@ from pyiceberg.table import ALWAYS_TRUE, FileScanTask, TableProperties
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.types import BinaryType, ListType, MapType, StringType
 
+from tablecrypt._arrow_types import cast_values
 from tablecrypt.errors import FormatError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO, is_local, refuse_restricted
 from tablecrypt.keys.nested_columns import all_ancestors, displaced
@@ -375,8 +376,8 @@ class Projection:
     read: Schema
     missing: dict[int, Any]
     row_filter: pc.Expression | None
-    # By the schema of batches in which the wanted columns are as they are to be.
-    _unchanged: dict[pa.Schema, _Unchanged] = dataclasses.field(default_factory=dict, init=False)
+    # Of batches in such a schema the wanted columns are these, as they are, in that schema.
+    _unchanged: dict[pa.Schema, tuple[list[int], pa.Schema]] = dataclasses.field(default_factory=dict, init=False)
 
     @property
     def columns(self) -> list[str]:
@@ -391,31 +392,30 @@ class Projection:
         # Most columns are stored in the table's types, and PyIceberg's projection takes much longer to see it.
         unchanged = self._unchanged.get(batch.schema) or self._keep_unchanged(batch.schema, self._of_the_table)
         if unchanged is not None:
-            columns = batch.select(unchanged.places).columns
-            # Their types name the field ids in them.
-            for at, nested in unchanged.nested.items():
-                columns[at] = self._projected(batch, nested).column(0)
-            return pa.RecordBatch.from_arrays(columns, schema=unchanged.schema)
+            places, schema = unchanged
+            columns = batch.select(places).columns
+            for at, kind in enumerate(schema.types):
+                # A nested type names the field ids in it, which a cast to its equal leaves out.
+                if pa.types.is_nested(kind):
+                    columns[at] = cast_values(columns[at], kind)
+            return pa.RecordBatch.from_arrays(columns, schema=schema)
 
-        rows = self._projected(batch, self.wanted)
-        self._keep_unchanged(batch.schema, rows.schema)
-        return rows
-
-    def _projected(self, batch: pa.RecordBatch, wanted: Schema) -> pa.RecordBatch:
-        return to_requested_schema(
-            wanted,
+        rows = to_requested_schema(
+            self.wanted,
             self.read,
             batch,
             downcast_ns_timestamp_to_us=False,
             projected_missing_fields=self.missing,
             allow_timestamp_tz_mismatch=True,
         )
+        self._keep_unchanged(batch.schema, rows.schema)
+        return rows
 
     @cached_property
     def _of_the_table(self) -> pa.Schema:
         return schema_to_pyarrow(self.wanted, include_field_ids=False)
 
-    def _keep_unchanged(self, before: pa.Schema, after: pa.Schema) -> _Unchanged | None:
+    def _keep_unchanged(self, before: pa.Schema, after: pa.Schema) -> tuple[list[int], pa.Schema] | None:
         """Remember where each wanted column is in a stored batch, and the schema of such rows.
 
         None: one is missing, or of another type than afterwards, on whatever level.
@@ -438,18 +438,8 @@ class Projection:
             places.append(at)
             fields.append(made if kind == made.type else made.with_type(kind))
 
-        nested = {at: Schema(column) for at, column in enumerate(self.wanted.fields) if not column.field_type.is_primitive}
-        known = self._unchanged[before] = _Unchanged(places, pa.schema(fields), nested)
+        known = self._unchanged[before] = places, pa.schema(fields)
         return known
-
-
-@dataclass(frozen=True)
-class _Unchanged:
-    """Where wanted columns are in stored batches of a schema, the schema in which they come out, and those of nested types by place."""
-
-    places: list[int]
-    schema: pa.Schema
-    nested: dict[int, Schema]
 
 
 def _is_read_as(stored: pa.DataType, expected: pa.DataType) -> bool:

@@ -18,10 +18,10 @@ _CASTS_EVERY_MAP: Final = int(pa.__version__.partition(".")[0]) >= 26
 
 def cast_batch(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """Return rows in the types of a schema whose columns are theirs, in that order."""
-    return cast_rows(castable(rows), schema)
+    return cast_rows(_castable(rows), schema)
 
 
-def castable(batch: pa.RecordBatch) -> pa.RecordBatch:
+def _castable(batch: pa.RecordBatch) -> pa.RecordBatch:
     """Return the same rows, as a batch that can be cast to another schema."""
     if _CASTS_EVERY_MAP or not any(map(_holds_map, batch.schema.types)):
         return batch

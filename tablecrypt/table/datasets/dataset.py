@@ -161,6 +161,7 @@ class EncryptedDataset(ds.FileSystemDataset):  # type: ignore[misc]  # pyarrow h
         self,
         columns: Columns = None,
         filter: pc.Expression | None = None,  # noqa: A002  pyarrow's name
+        *,
         kept_by_engine: BooleanExpression = ALWAYS_TRUE,
         **options: Any,
     ) -> DatasetScanner:

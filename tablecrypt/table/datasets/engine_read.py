@@ -203,7 +203,8 @@ class EngineRead:
     def _pruned(self) -> DatasetScan:
         """The scan, with what of the engine's filter can rule out files."""
         by_expression = ALWAYS_TRUE if self._engine is None else self._engine.row_filter(self._scan.table_metadata.schema())
-        return self._scan.update(row_filter=And(self._scan.row_filter, self._kept_by_engine, by_expression))
+        ruling_out = And(self._kept_by_engine, by_expression)
+        return self._scan if ruling_out == ALWAYS_TRUE else self._scan.update(row_filter=And(self._scan.row_filter, ruling_out))
 
     @property
     def _is_never_native(self) -> bool:
