@@ -41,7 +41,6 @@ from pyiceberg.expressions import (
     BoundNotIn,
     BoundPredicate,
     EqualTo,
-    In,
     IsNaN,
     IsNull,
     LiteralPredicate,
@@ -68,8 +67,8 @@ from pyiceberg.expressions.literals import (
     StringLiteral,
     TimestampLiteral,
 )
-from pyiceberg.expressions.visitors import bind, extract_field_ids, rewrite_not, translate_column_names
-from pyiceberg.io.pyarrow import expression_to_pyarrow, schema_to_pyarrow
+from pyiceberg.expressions.visitors import bind, extract_field_ids, rewrite_not
+from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.schema import Schema, prune_columns
 from pyiceberg.typedef import EMPTY_DICT, Record
 from pyiceberg.types import (
@@ -90,7 +89,8 @@ from pyiceberg.types import (
 from pyiceberg.utils.datetime import timestamp_to_nanos, timestamptz_to_nanos
 
 from tablecrypt.errors import ConfigurationError
-from tablecrypt.table._pyiceberg.nested_nulls import NestedIsNull, NestedNotNull
+from tablecrypt.table._pyiceberg.nested_nulls import NestedIsNull, NestedNotNull, PartitionIsNull
+from tablecrypt.table.arrow_filter import arrow_filter
 
 _END: Final = 2**63
 _WHOLE: Final = (IntegerType, LongType)
@@ -180,14 +180,7 @@ def _rewritten(expression: BooleanExpression, columns: dict[str, IcebergType], c
     literals = {fit(literal, column) for literal in expression.literals}
     beyond = {literal for literal in literals if isinstance(literal.to(column), (AboveMax, BelowMin))}
     # A list of none would be true or false of null too.
-    listed: BooleanExpression = predicate(expression.term, literals - beyond or {next(iter(beyond))})
-
-    zero = next((literal for literal in literals if literal.value == 0), None)
-    if zero is None or not isinstance(column, _FLOATS):
-        return listed
-    # In a list, Arrow tells -0.0 from 0.0.
-    is_zero: Any = EqualTo(expression.term, zero)  # type: ignore[call-arg]
-    return Or(listed, is_zero) if isinstance(expression, In) else And(listed, Not(is_zero))
+    return predicate(expression.term, literals - beyond or {next(iter(beyond))})  # type: ignore[no-any-return]
 
 
 def _held(name: str, literal: Any, column: IcebergType) -> Any:
@@ -272,7 +265,7 @@ def _all_of(expressions: list[BooleanExpression]) -> BooleanExpression:
 def _equals(name: str, value: Any) -> BooleanExpression:
     column = Reference(name)
     if value is None:
-        return IsNull(column)  # type: ignore[call-arg]
+        return PartitionIsNull(column)  # type: ignore[call-arg]
     if isinstance(value, float) and math.isnan(value):
         return IsNaN(column)  # type: ignore[call-arg]
     if isinstance(value, float) and math.isinf(value):
@@ -298,13 +291,13 @@ class RowFilter:
     """
 
     def __init__(self, schema: Schema, row_filter: BooleanExpression, case_sensitive: bool = True) -> None:
-        self._case_sensitive = case_sensitive
-        self.bound = bind(schema, row_filter, case_sensitive=case_sensitive)
+        # Files are planned without negations. With them, NaN would pass `not (x < 1)` in the files that other values leave in the plan.
+        self.bound = bind(schema, rewrite_not(row_filter), case_sensitive=case_sensitive)
         self.columns = extract_field_ids(self.bound)
         self.may_prune = _may_prune_row_groups(self.bound)
         if not isinstance(self.bound, AlwaysTrue):
             compared = pruned(schema, self.columns)
-            check_evaluable(compared, expression_to_pyarrow(self.bound, compared))
+            check_evaluable(compared, arrow_filter(self.bound, compared))
 
     def on(self, columns: Schema, values: dict[int, Any] = EMPTY_DICT) -> pc.Expression | None:
         """Return the filter for Arrow; None where all rows pass.
@@ -315,30 +308,23 @@ class RowFilter:
         """
         if isinstance(self.bound, AlwaysTrue):
             return None
-        translated = translate_column_names(self.bound, columns, case_sensitive=self._case_sensitive, projected_field_values=values)
-        # The names are those of the file now, of which two may differ by case alone.
-        return expression_to_pyarrow(bind(columns, translated, case_sensitive=True), columns)
+        return arrow_filter(self.bound, columns, values)
 
 
-def _may_prune_row_groups(bound: BooleanExpression, negated: bool = False) -> bool:
-    """Whether no part of a bound filter is about a uuid or can be true of NaN.
+def _may_prune_row_groups(bound: BooleanExpression) -> bool:
+    """Whether no part of a bound filter without negations is about a uuid or can be true of NaN.
 
     Parquet's smallest and greatest values leave NaN out. Where both are 1.0, Arrow concludes that all values are, and so that none of them
     is NaN or differs from 1.0, and the scan would lose rows. Nor can Arrow compare a uuid with the statistics of its column.
-
-    Args:
-        negated: whether the filter stands under a `not`.
     """
     if isinstance(bound, (And, Or)):
-        return _may_prune_row_groups(bound.left, negated) and _may_prune_row_groups(bound.right, negated)
-    if isinstance(bound, Not):
-        return _may_prune_row_groups(bound.child, not negated)
+        return _may_prune_row_groups(bound.left) and _may_prune_row_groups(bound.right)
     if not isinstance(bound, BoundPredicate):
         return True
 
     field_type = bound.term.ref().field.field_type
     if isinstance(field_type, _FLOATS):
-        return not negated and not isinstance(bound, (BoundIsNaN, BoundNotEqualTo, BoundNotIn))
+        return not isinstance(bound, (BoundIsNaN, BoundNotEqualTo, BoundNotIn))
 
     return not isinstance(field_type, UUIDType)
 
@@ -356,7 +342,7 @@ class DeleteFilter:
 
     def __init__(self, schema: Schema, row_filter: BooleanExpression, case_sensitive: bool = True) -> None:
         bound = bind(schema, with_sql_null_semantics(row_filter, schema, case_sensitive), case_sensitive)
-        matches = expression_to_pyarrow(bound, schema)
+        matches = arrow_filter(bound, schema)
         check_evaluable(schema, matches)
         # Null is false for a filter and for its negation: without this, such a row would neither stay nor go, and a rewrite would lose it.
         self._deleted = pc.coalesce(matches, pc.scalar(False))

@@ -290,6 +290,7 @@ class Projections:
     def __init__(self, table_metadata: TableMetadata, row_filter: RowFilter) -> None:
         self._table_metadata = table_metadata
         self._row_filter = row_filter
+        self._filtered = pruned(table_metadata.schema(), row_filter.columns)
         self._stored_schemas: dict[bytes, tuple[Schema, bool]] = {}
         self._known: dict[tuple[int, tuple[int, ...]], Projection] = {}
 
@@ -306,7 +307,10 @@ class Projections:
             opened = FileInMicroseconds(opened)
             stored, _ = self._stored_schema(opened.schema, file.file_path)
 
-        missing = column_projection_values(file, wanted, metadata.schema(), metadata.specs().get(file.spec_id), stored.field_ids)
+        missing: dict[int, Any] = {}
+        for columns in (wanted, self._filtered):
+            spec = metadata.specs().get(file.spec_id)
+            missing |= column_projection_values(file, columns, metadata.schema(), spec, stored.field_ids)
         # Values of partitions differ from file to file, so such a projection is not shared.
         if missing:
             return opened, self._made(stored, wanted, missing, file.file_path)

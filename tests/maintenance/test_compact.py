@@ -11,11 +11,11 @@ import pyarrow as pa
 import pytest
 from pyiceberg.exceptions import CommitFailedException, ValidationException
 from pyiceberg.manifest import ManifestContent
-from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.table import CommitTableResponse
 from pyiceberg.table.snapshots import Operation
 from pyiceberg.table.sorting import NullOrder
-from pyiceberg.transforms import BucketTransform, IdentityTransform
+from pyiceberg.transforms import BucketTransform, IdentityTransform, VoidTransform
 from pyiceberg.types import StringType
 
 from tablecrypt.errors import ConfigurationError, FormatError, TamperedFileError
@@ -81,6 +81,13 @@ def files(table: EncryptedTable) -> list[str]:
 
 def stored(table: EncryptedTable) -> set[str]:
     return {path.name for path in folder_of(table).rglob("*.parquet")}
+
+
+def test_files_whose_partition_field_says_nothing_any_more_are_compacted(new_table: NewTable) -> None:
+    table = new_table(PartitionSpec(PartitionField(1, 1000, VoidTransform(), "id")), appends=2)
+    compacted = compact(table, rewrite_all=True)
+    assert (compacted.rewritten_files, compacted.added_files) == (2, 1)
+    assert len(content(table)) == 20
 
 
 def test_short_files_become_one_for_each_partition_and_rows_keep_their_identity(new_table: NewTable) -> None:

@@ -1,7 +1,7 @@
-"""`IS NULL` and `IS NOT NULL` of a column in a struct that may be missing: null where the struct is, though the column itself is required.
+"""`IS NULL` and `IS NOT NULL` where a required column may be null: in a struct that is missing, and in the value of a void partition field.
 
 PyIceberg takes a required column for one without nulls when it binds such a predicate, wherever the column stands. So it finds no row whose
-struct is missing, or takes it for one with a value.
+struct is missing, or takes it for one with a value, and finds no manifest of files whose partition field no longer says anything.
 """
 
 from __future__ import annotations
@@ -35,6 +35,20 @@ class NestedNotNull(NotNull):
     def as_bound(self) -> builtins.type[_BoundNestedNotNull]:
         """The class of the predicate on a schema's column."""
         return _BoundNestedNotNull
+
+
+class PartitionIsNull(IsNull):
+    """IS NULL, of a partition's value."""
+
+    @property
+    def as_bound(self) -> builtins.type[_BoundPartitionIsNull]:
+        """The class of the predicate on a partition's schema."""
+        return _BoundPartitionIsNull
+
+
+class _BoundPartitionIsNull(BoundIsNull):
+    def __new__(cls, term: BoundTerm) -> BooleanExpression:  # type: ignore[misc]
+        return object.__new__(cls)
 
 
 class _BoundNestedIsNull(BoundIsNull):

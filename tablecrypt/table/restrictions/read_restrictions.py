@@ -25,8 +25,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 from pyiceberg.expressions import AlwaysTrue, BooleanExpression
-from pyiceberg.expressions.visitors import bind, extract_field_ids, translate_column_names
-from pyiceberg.io.pyarrow import expression_to_pyarrow
+from pyiceberg.expressions.visitors import bind, extract_field_ids
 from pyiceberg.schema import Schema
 from pyiceberg.table import ALWAYS_TRUE
 from pyiceberg.table.metadata import TableMetadata
@@ -36,6 +35,7 @@ from tablecrypt.errors import ReadRestrictionError
 from tablecrypt.files.encrypting_file_io import ReadRestrictions
 from tablecrypt.keys.nested_columns import fields_by_id, fields_in
 from tablecrypt.table._pyiceberg.arrow import to_requested_schema
+from tablecrypt.table.arrow_filter import arrow_filter
 from tablecrypt.table.restrictions.column_masks import MaskAction, mask_column, takes
 from tablecrypt.table.restrictions.row_filter import RestrictingFilter, path_to, referenced_ids
 
@@ -229,7 +229,7 @@ class RestrictedRows:
         self.columns = _widened(projected, table, looked_at)
         self.filtered = set(referenced_ids(restrictions.row_filter))
         self._row_filter = None if restrictions.row_filter is None else RestrictingFilter(restrictions.row_filter, self.columns)
-        self._own_filter = _as_arrow(bound_filter, self.columns) if self.filters_masks else None
+        self._own_filter = arrow_filter(bound_filter, self.columns) if self.filters_masks else None
 
     def applied(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """Return what may be seen of rows in `columns`, in the columns that were asked for."""
@@ -267,11 +267,6 @@ def _widened(projected: Schema, table: Schema, looked_at: set[int]) -> Schema:
 def _whole(asked: NestedField, whole: NestedField | None) -> NestedField:
     # A snapshot's own schema may have a narrower primitive type; only of nested ones may fields be left out.
     return asked if whole is None or asked.field_type.is_primitive else whole
-
-
-def _as_arrow(bound: BooleanExpression, columns: Schema) -> pc.Expression:
-    named = translate_column_names(bound, columns, case_sensitive=True)
-    return expression_to_pyarrow(bind(columns, named, case_sensitive=True), columns)
 
 
 def _masked(column: pa.Array, field: NestedField, masks: Mapping[int, MaskAction], salt: bytes) -> pa.Array:

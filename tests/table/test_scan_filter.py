@@ -1,0 +1,77 @@
+"""A scan's filter says the same of a row in whatever file it lies, whichever columns and types the table had when that was written."""
+
+from __future__ import annotations
+
+import math
+
+import pyarrow as pa
+import pytest
+from pyiceberg.catalog import Catalog
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyiceberg.types import DecimalType, DoubleType, FloatType, IntegerType, LongType, NestedField, StringType, StructType
+
+from tests.support.plaintext import CANARY
+from tests.support.tables import encrypted_table, ids, new_table
+
+GREAT = f"1{'0' * 40}.0"
+"""Beyond the floats of 32 bits."""
+
+SCHEMA = Schema(
+    NestedField(1, "id", LongType()),
+    NestedField(2, "number", IntegerType()),
+    NestedField(3, "ratio", FloatType()),
+    NestedField(4, "price", DecimalType(9, 2)),
+    NestedField(5, "pair", StructType(NestedField(7, "a", IntegerType()))),
+    NestedField(6, "text", StringType()),
+)
+
+
+def _evolved(catalog: Catalog) -> Table:
+    """Return a table with a file from before its columns became wider and more, and a file from afterwards."""
+    before = [
+        {"id": 1, "number": 2**31 - 1, "ratio": math.inf, "price": None, "pair": {"a": 2**31 - 1}, "text": CANARY},
+        {"id": 2, "number": -(2**31), "ratio": 0.0, "price": None, "pair": {"a": None}, "text": CANARY},
+        {"id": 3, "number": None, "ratio": None, "price": None, "pair": None, "text": CANARY},
+        {"id": 4, "number": 7, "ratio": math.nan, "price": None, "pair": {"a": 7}, "text": CANARY},
+    ]
+    table = new_table(catalog, schema=SCHEMA, appends=[pa.Table.from_pylist(before, SCHEMA.as_arrow())])
+    with table.update_schema() as update:
+        update.update_column("number", LongType()).update_column("ratio", DoubleType()).update_column("price", DecimalType(11, 2))
+        update.update_column(("pair", "a"), LongType()).add_column(("pair", "b"), IntegerType()).add_column("later", IntegerType())
+        update.add_column("other", StringType(), default_value="x")
+    after = {"id": 5, "number": 2**40, "ratio": 0.1, "pair": {"a": 2**40, "b": 1}, "text": CANARY, "later": 1, "other": "y"}
+    table.append(pa.Table.from_pylist([after], table.schema().as_arrow()))
+    return table
+
+
+@pytest.mark.parametrize(
+    ("row_filter", "matches"),
+    [
+        (f"number in ({2**40}, {2**50}, -23)", [5]),
+        (f"number not in ({2**40}, {-(2**40)})", [1, 2, 3, 4]),
+        (f"number < {2**35}", [1, 2, 4]),
+        (f"number != {2**35}", [1, 2, 4, 5]),
+        (f"not (number < {2**35})", [5]),
+        (f"pair.a > {-(2**40)}", [1, 4, 5]),
+        (f"ratio in (0.1, {GREAT})", [5]),
+        (f"ratio > -{GREAT}", [1, 2, 5]),
+        (f"ratio < {GREAT}", [2, 5]),
+        ("not (ratio < 1.5)", [1]),
+        ("ratio not in (-0.0, 7.5)", [1, 3, 4, 5]),
+        ("price is null", [1, 2, 3, 4, 5]),
+        ("later = 1", [5]),
+        ("later != 1", []),
+        ("not (later > 5)", [5]),
+        ("not (later = 2 and id > 0)", [5]),
+        ("pair.b is null", [1, 2, 3, 4]),
+        ("not (pair.b = 2)", [5]),
+        ("other = 'x'", [1, 2, 3, 4]),
+        ("not (other = 'x')", [5]),
+    ],
+)
+def test_a_filter_means_the_same_in_files_with_older_columns(catalog: Catalog, row_filter: str, matches: list[int]) -> None:
+    table = _evolved(catalog)
+    assert ids(table, row_filter=row_filter) == matches
+    assert sorted(encrypted_table(table).scan(row_filter).to_arrow_dataset().to_table()["id"].to_pylist()) == matches
+    assert table.scan(row_filter).count() == len(matches)
