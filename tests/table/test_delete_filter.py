@@ -9,6 +9,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.expressions import AlwaysFalse, Reference, StartsWith
@@ -114,6 +115,7 @@ def test_a_column_of_uuids_is_compared_by_their_bytes(catalog: Catalog, mode: st
     ):
         assert table.scan(row_filter=row_filter).to_arrow().num_rows == count, row_filter
         assert encrypted_table(table).scan(row_filter=row_filter).to_arrow_dataset().count_rows() == count, row_filter
+    assert encrypted_table(table).scan().to_arrow_dataset().count_rows(filter=pc.field("id").is_valid()) == 3
 
     table.delete(f"id = '{small}'")
 

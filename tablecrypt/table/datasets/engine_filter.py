@@ -58,6 +58,7 @@ from pyiceberg.types import (
     TimestampType,
     TimestamptzNanoType,
     TimestamptzType,
+    UUIDType,
 )
 
 from tablecrypt.table.filters import NanosecondLiteral
@@ -121,7 +122,10 @@ class EngineFilter:
 
     @property
     def prunes_safely(self) -> bool:
-        """Whether Arrow may rule out row groups by it: their statistics leave NaN out, and Arrow concludes from them that none is there."""
+        """Whether Arrow may rule out row groups by it.
+
+        Their statistics leave NaN out, and Arrow concludes that none is there. Nor can it compare a uuid with those of its column.
+        """
         if self._node is None:
             return False
         return all(self._is_safe(each) for each in _predicates(self._node))
@@ -139,6 +143,8 @@ class EngineFilter:
 
     def _is_safe(self, node: _Node) -> bool:
         types = [self._type_of(column) for column in _columns(node)]
+        if any(isinstance(kind, UUIDType) for kind in types):
+            return False
         # Only floats have NaN, which the statistics of row groups leave out. An unknown type may be one.
         if not any(kind is None or isinstance(kind, _FLOATS) for kind in types):
             return True
