@@ -210,6 +210,11 @@ class Chunk:
             start = metadata.integer(ColumnMetaData.DATA_PAGE_OFFSET)
             dictionary = metadata.optional_integer(ColumnMetaData.DICTIONARY_PAGE_OFFSET) or 0
             length = metadata.integer(ColumnMetaData.TOTAL_COMPRESSED_SIZE)
+            values = metadata.integer(ColumnMetaData.NUM_VALUES)
+
+        # Of a row group without rows, Arrow writes no pages.
+        if not length and not values:
+            return Span(MAGIC_LENGTH, 0), False
 
         has_dictionary = dictionary > 0 and (dictionary < start or start == 0)
         span = Span(dictionary if has_dictionary else start, length)

@@ -267,7 +267,7 @@ def write_pages(sink: Sink, cipher: ModuleCipher | None, placed: PlacedChunk, or
         names = thrift.encode_binaries([name.encode() for name in placed.path])
         metadata.set(ColumnMetaData.PATH_IN_SCHEMA, thrift.LIST, names)
     with described(old.location, f"the metadata of {old.ordinals}"):
-        if not data_pages and dictionary_offset is None:
+        if not data_pages and dictionary_offset is None and metadata.integer(ColumnMetaData.NUM_VALUES):
             raise FormatError("it has no pages")
         uncompressed = metadata.integer(ColumnMetaData.TOTAL_UNCOMPRESSED_SIZE) + header_growth
 

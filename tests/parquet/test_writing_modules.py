@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tablecrypt.errors import ConfigurationError
-from tablecrypt.parquet import EncryptedParquetWriter, FileKeys, inspect, read_table, verify, write_table
+from tablecrypt.parquet import EncryptedParquetWriter, FileKeys, encrypt, inspect, read_table, verify, write_table
 from tests.support.modular_files import FOOTER_KEY, ID_KEY, MODES, PARTLY_PLAIN, Mode, decrypted, every_module, plain_file, sample_table
 
 pytestmark = pytest.mark.slow
@@ -71,6 +71,17 @@ def test_a_table_without_rows_is_a_file(mode: Mode) -> None:
     write_table(TABLE.slice(0, 0), sink, mode.keys)
     assert read_table(sink.getvalue(), mode.keys) == TABLE.slice(0, 0)
     verify(sink.getvalue(), mode.keys)
+
+
+@every_mode
+def test_a_file_of_arrow_without_rows_is_encrypted_and_read(mode: Mode) -> None:
+    none = TABLE.slice(0, 0).append_column("flag", pa.array([], pa.bool_()))
+    encrypted = io.BytesIO()
+    encrypt(plain_file(none), encrypted, mode.keys)
+    assert pq.ParquetFile(pa.BufferReader(plain_file(none))).metadata.row_group(0).column(none.num_columns - 1).data_page_offset == 0
+    verify(encrypted.getvalue(), mode.keys)
+    assert read_table(encrypted.getvalue(), mode.keys) == none
+    assert pq.read_table(pa.BufferReader(decrypted(encrypted.getvalue(), mode.keys))) == none
 
 
 def test_no_two_files_share_a_module_under_the_same_keys() -> None:
