@@ -43,6 +43,7 @@ from tablecrypt.crypto.aes_gcm import TAG_LENGTH
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import ConfigurationError, FormatError, TablecryptError, TamperedFileError
 from tablecrypt.files.encrypting_file_io import is_local
+from tablecrypt.parquet.chunk_modules import read_pages
 from tablecrypt.parquet.file_keys import FileKeys
 from tablecrypt.parquet.footer import (
     ENCRYPTED_MAGIC,
@@ -56,11 +57,11 @@ from tablecrypt.parquet.footer import (
     read_checked_end,
     read_footer,
 )
-from tablecrypt.parquet.layout import FileLayout
+from tablecrypt.parquet.layout import FileLayout, encrypted_layout
 from tablecrypt.parquet.protected.hidden_column_reader import ColumnAccess, OpenedColumns, open_columns
 from tablecrypt.parquet.protected.hidden_columns import hidden_field_id
 from tablecrypt.parquet.protected.protected_layout import check_as_arrow_reads
-from tablecrypt.parquet.storage import Source, await_release, open_source
+from tablecrypt.parquet.storage import Source, await_release, open_source, source_of
 from tablecrypt.parquet.text_columns import LIMITS, CodingLimits, coded_columns, decoded, with_dictionaries, without_views
 
 SMALL_FILE_LENGTH: Final = 1024 * 1024
@@ -438,14 +439,27 @@ class UniformParquetFile:
                 is_of_filter = "no kernel matching input types" in str(error)
                 advice = ": filter by other columns, or filter the rows once they are read" if is_of_filter else ""
                 raise FormatError(f"{self.location}: Arrow cannot read this of it: {error}{advice}") from error
-            raise self._diagnosed(part) from error
+            raise self._diagnosed(part, error) from error
 
-    def _diagnosed(self, part: str) -> TablecryptError:
+    def _diagnosed(self, part: str, error: Exception) -> TablecryptError:
         head, tail = (self._file.read_at(MAGIC_LENGTH, 0), self._file.read_at(MAGIC_LENGTH, self._length - MAGIC_LENGTH))
         # Arrow says only that it cannot decrypt: the magics tell a plaintext file that was put in place from a changed one.
         if not head == tail == ENCRYPTED_MAGIC:
             return foreign_end(head, tail, self.location)
+        if self._is_authentic():
+            return FormatError(f"{self.location}: {part} are what was written, and Arrow cannot decode them: {error}")
         return TamperedFileError(self.location, f"{part} cannot be authenticated: the bytes were changed, or the key is another file's")
+
+    def _is_authentic(self) -> bool:
+        """Whether all pages of a file without protected columns authenticate: Arrow fails on others as on those that it cannot decode."""
+        keys = FileKeys.of_table_file(self._key_metadata)
+        try:
+            for chunk in encrypted_layout(source_of(self._file, self.location), keys).chunks():
+                for _ in read_pages(chunk):
+                    pass
+        except TablecryptError:
+            return False
+        return True
 
 
 class UniformParquetWriter:

@@ -15,7 +15,7 @@ import pytest
 
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import ConfigurationError, FormatError
-from tablecrypt.parquet import FileKeys
+from tablecrypt.parquet import FileKeys, encrypt
 from tablecrypt.parquet.footer import FileCiphers, read_footer
 from tablecrypt.parquet.modules import FOOTER_SUFFIX, ModuleCipher
 from tablecrypt.parquet.storage import source_of
@@ -69,6 +69,17 @@ def test_a_small_file_is_fetched_in_one_request() -> None:
     file = UniformParquetFile(source, encrypted.key_metadata, LOCATION)
     assert pa.Table.from_batches(file.batches(ReadRequest(["id"]))) == encrypted.table.select(["id"])
     assert source.reads == 1
+
+
+def test_pages_that_their_writer_damaged_are_not_called_changed() -> None:
+    sink = io.BytesIO()
+    pq.write_table(pa.table({"text": [CANARY * 9]}), sink, use_dictionary=False, compression="zstd")
+    plain = sink.getvalue().replace(b"\x28\xb5\x2f\xfd", bytes(4))
+    key_metadata, encrypted = StandardKeyMetadata.generate(16, secrets.token_bytes), io.BytesIO()
+    length = encrypt(plain, encrypted, FileKeys.of_table_file(key_metadata))
+
+    with pytest.raises(FormatError, match=r"a column's modules are what was written, and Arrow cannot decode them: ZSTD"):
+        read(encrypted.getvalue(), replace(key_metadata, file_length=length))
 
 
 def test_the_footer_gives_the_statistics() -> None:
