@@ -553,11 +553,21 @@ def encrypted(catalog_class: type[MetastoreCatalog]) -> type[MetastoreCatalog]:
     Its instances can be pickled if those of `catalog_class` can. Two calls with one class return the same result.
 
     Raises:
-        ConfigurationError: the class does not commit that way.
+        ConfigurationError: the class does not commit that way, or not at all, or encrypts already.
     """
+    if not isinstance(catalog_class, type):
+        raise ConfigurationError(f"encrypted() takes a catalog class, such as pyiceberg.catalog.sql.SqlCatalog, and not {catalog_class!r}")
+    if issubclass(catalog_class, EncryptingCatalog):
+        raise ConfigurationError(f"{catalog_class.__qualname__} has encrypted tables already: use it as it is")
     if not issubclass(catalog_class, MetastoreCatalog):
         raise ConfigurationError(
             f"{catalog_class.__qualname__} does not derive from pyiceberg.catalog.MetastoreCatalog: it needs its own adapter"
+        )
+    # As of DynamoDB and BigQuery in PyIceberg 0.12: a table would be made there, into which nothing can be written.
+    code = getattr(catalog_class.commit_table, "__code__", None)
+    if code is not None and code.co_names == (NotImplementedError.__name__,):
+        raise ConfigurationError(
+            f"{catalog_class.__qualname__} makes tables and commits nothing to them in this version of PyIceberg: take another catalog"
         )
 
     name = f"Encrypted{catalog_class.__name__}"
