@@ -22,6 +22,7 @@ from typing import Final
 from pyiceberg.exceptions import TableAlreadyExistsError
 from pyiceberg.manifest import FileFormat
 from pyiceberg.table import Table
+from pyiceberg.table.metadata import TableMetadata
 
 from tablecrypt.arguments import check_text, checked_arguments
 from tablecrypt.errors import ConfigurationError, PlaintextRefusedError, TamperedFileError
@@ -49,7 +50,7 @@ from tablecrypt.maintenance.runner import FileWork, Runner, run_counted, runner_
 from tablecrypt.manifests.manifest_list import read_manifest_list
 from tablecrypt.manifests.records import EncryptedDataFile
 from tablecrypt.printable import bytes_shown, counted, shown
-from tablecrypt.properties import KEY_ID
+from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.other_tables import metadata_at, tables_at
 from tablecrypt.table.protection.declaring import copied_keys
 from tablecrypt.table.shares import readably_named
@@ -211,10 +212,20 @@ class _Copying:
         if found is None or found.table_uuid != self.identity.table_uuid:
             return False
 
-        # Its place can be foretold. Under a key that they know, whoever writes there could have another table pass for the copy.
-        if (found.properties.get(KEY_ID.name), found.location) != (self.key_id, self.paths.new):
+        # Its place can be foretold. Whoever writes there could have another table pass for the copy, under a key that they know, or this
+        # one without its rows.
+        if not self._is_copied_in(found):
             raise ConfigurationError(f"{self.metadata_location} is not what relocate writes there: delete it, or choose another location")
         return True
+
+    def _is_copied_in(self, found: TableMetadata) -> bool:
+        """Whether metadata says what a copy's does. Its manifest lists, and their keys, are those that another run has made."""
+        if not isinstance(found, EncryptedTableMetadata):
+            return False
+        lists = {snapshot.snapshot_id: (snapshot.manifest_list, snapshot.key_id or "") for snapshot in found.snapshots}
+        if lists.keys() != {snapshot.snapshot_id for snapshot in self.metadata.snapshots}:
+            return False
+        return found == copied_metadata(self.metadata, self.paths, self.identity, self.key_id, lists, list(found.encryption_keys))
 
     def check_place_is_free(self) -> None:
         """Refuse a place where another table is."""

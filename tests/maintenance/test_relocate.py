@@ -6,8 +6,10 @@ import datetime as dt
 import json
 import re
 import shutil
+from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
+from typing import Any, Final
 
 import pyarrow as pa
 import pytest
@@ -285,15 +287,23 @@ def test_a_run_that_another_one_overtakes_leaves_the_others_copy_as_it_is(table:
     assert verify(copy).is_good
 
 
-@pytest.mark.parametrize("name", ["encryption.key-id", "location"])
-def test_metadata_that_somebody_put_in_the_copys_place_is_not_taken_for_it(table: Table, place: str, aws: AwsServer, name: str) -> None:
+PLANTED: Final[dict[str, Callable[[dict[str, Any]], object]]] = {
+    "another master key": lambda said: said["properties"].update({"encryption.key-id": MASTER_KEY}),
+    "another location": lambda said: said.update({"location": said["location"] + "/elsewhere"}),
+    "no snapshot": lambda said: said.update({"snapshots": [], "refs": {}, "snapshot-log": [], "current-snapshot-id": None}),
+    "another head": lambda said: said["refs"].pop("side"),
+    "a property": lambda said: said["properties"].update({"write.data.path": "file:///elsewhere"}),
+}
+
+
+@pytest.mark.parametrize("plant", PLANTED.values(), ids=PLANTED)
+def test_metadata_that_somebody_put_in_the_copys_place_is_not_taken_for_it(
+    table: Table, place: str, aws: AwsServer, plant: Callable[[dict[str, Any]], object]
+) -> None:
     other = aws.new_key()
     path = path_of(relocate(table, place, other).metadata_location)
     said = json.loads(path.read_bytes())
-    if name == "location":
-        said[name] = table.location()
-    else:
-        said["properties"][name] = MASTER_KEY
+    plant(said)
     path.write_text(json.dumps(said))
 
     with pytest.raises(ConfigurationError, match="is not what relocate writes there"):
