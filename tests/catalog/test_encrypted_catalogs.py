@@ -11,6 +11,8 @@ import pyarrow as pa
 import pytest
 from pyiceberg.catalog import load_catalog
 from pyiceberg.catalog.dynamodb import DynamoDbCatalog
+from pyiceberg.catalog.glue import GlueCatalog
+from pyiceberg.catalog.hive import HiveCatalog
 from pyiceberg.catalog.memory import InMemoryCatalog
 from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.catalog.sql import SqlCatalog
@@ -76,10 +78,12 @@ def test_metastore_catalog_classes_alone_can_be_made_to_encrypt() -> None:
         (DynamoDbCatalog, "DynamoDbCatalog makes tables and commits nothing to them"),
         (encrypted(InMemoryCatalog), "EncryptedInMemoryCatalog has encrypted tables already"),
         (EncryptedRestCatalog, "EncryptedRestCatalog has encrypted tables already"),
+        (GlueCatalog, "GlueCatalog: use tablecrypt_catalog.EncryptedGlueCatalog, or derive"),
+        (type("Ours", (HiveCatalog,), {}), "Ours: use tablecrypt_catalog.EncryptedHiveCatalog, or derive"),
         ("SqlCatalog", "takes a catalog class, such as .*, and not 'SqlCatalog'"),
     ],
 )
-def test_classes_into_whose_tables_nothing_could_be_written_are_refused_when_they_are_named(kind: Any, said: str) -> None:
+def test_classes_whose_tables_could_not_be_used_are_refused_when_they_are_named(kind: Any, said: str) -> None:
     with pytest.raises(ConfigurationError, match=said):
         encrypted(kind)
 
