@@ -140,7 +140,8 @@ def relocate(
         PlaintextRefusedError: a file of the table is plaintext: nothing is copied.
         TamperedFileError: a manifest or delete file does not authenticate, or a data file has not the length that its manifest says.
         KmsError: the KMS refused the table's master key or the copy's.
-        TableAlreadyExistsError: another table is registered under the name; the copy is complete nevertheless.
+        TableAlreadyExistsError: another table is registered under the name, or a copy of another state or under another master key; the
+            copy is complete nevertheless.
     """
     source = reload(table)
     # A copy would hold every row and value, past what the server restricts.
@@ -316,8 +317,16 @@ class _Copying:
             self.table.catalog.register_table(name, self.metadata_location)
         except TableAlreadyExistsError:
             # An earlier run may have registered the copy. Another table under that name is refused.
-            if self.table.catalog.load_table(name).metadata.table_uuid != self.identity.table_uuid:
+            registered = self.table.catalog.load_table(name)
+            if registered.metadata.table_uuid != self.identity.table_uuid:
                 raise
+            # What was copied now is not what the name leads to, and who believes that it is may drop the original.
+            before = (entry.metadata_file for entry in registered.metadata.metadata_log)
+            if self.metadata_location not in (registered.metadata_location, *before):
+                raise TableAlreadyExistsError(
+                    f"{name} is an earlier copy there, and stays as it is. This one is complete: drop {name}, and register "
+                    f"{self.metadata_location} in its place, or under another name"
+                ) from None
 
         return name
 

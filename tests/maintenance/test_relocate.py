@@ -238,6 +238,23 @@ def test_a_second_run_finds_all_done_and_a_newer_state_copies_what_is_new(table:
     assert state(table.catalog.register_table("db.copy", newer.metadata_location)) == state(table)
 
 
+def test_a_copy_is_not_said_to_be_registered_where_the_name_is_an_earlier_ones(table: Table, place: str, aws: AwsServer) -> None:
+    """Who believed that it is dropped the original, and had the earlier state."""
+    relocate(table, place, register_as="db.copy")
+    copy = table.catalog.load_table("db.copy")
+    copy.append(rows(900))
+    assert relocate(table, place, register_as="db.copy").registered_as == "db.copy"
+
+    with pytest.raises(TableAlreadyExistsError, match=r"db\.copy is an earlier copy there, and stays as it is\. This one is complete"):
+        relocate(table, place, aws.new_key(), register_as="db.copy")
+    table.append(rows(800))
+    with pytest.raises(TableAlreadyExistsError, match="is an earlier copy there") as refused:
+        relocate(table, place, register_as="db.copy")
+
+    assert relocate(table, place).metadata_location in str(refused.value)
+    assert state(table.catalog.load_table("db.copy")) == state(copy.refresh())
+
+
 @pytest.mark.parametrize("content", [b"somebody's own", None])
 @pytest.mark.parametrize("suffix", [".parquet", ".metadata.json"])
 def test_nothing_is_written_through_a_link_in_the_place_of_a_copied_file(
