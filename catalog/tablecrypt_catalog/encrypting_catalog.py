@@ -11,7 +11,7 @@ import logging
 from abc import abstractmethod
 from collections.abc import Sequence
 from functools import cache, partial
-from typing import TYPE_CHECKING, Any, ClassVar, SupportsIndex, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Final, SupportsIndex, cast
 
 from pyiceberg.catalog import Catalog, MetastoreCatalog, PropertiesUpdateSummary
 from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError, TableAlreadyExistsError
@@ -72,6 +72,13 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 logger = logging.getLogger(__name__)
+
+_WITH_PINS: Final = {
+    "pyiceberg.catalog.glue": "EncryptedGlueCatalog",
+    "pyiceberg.catalog.hive": "EncryptedHiveCatalog",
+    "pyiceberg.catalog.rest": "EncryptedRestCatalog",
+}
+"""The encrypting class for the catalog class of each of these modules of PyIceberg, which have more to check than others."""
 
 
 class EncryptingCatalog(Catalog):
@@ -553,11 +560,25 @@ def encrypted(catalog_class: type[MetastoreCatalog]) -> type[MetastoreCatalog]:
     Its instances can be pickled if those of `catalog_class` can. Two calls with one class return the same result.
 
     Raises:
-        ConfigurationError: the class does not commit that way.
+        ConfigurationError: the class does not commit that way, or not at all, or there is an encrypting one.
     """
+    if not isinstance(catalog_class, type):
+        raise ConfigurationError(f"encrypted() takes a catalog class, such as pyiceberg.catalog.sql.SqlCatalog, and not {catalog_class!r}")
+    if issubclass(catalog_class, EncryptingCatalog):
+        raise ConfigurationError(f"{catalog_class.__qualname__} has encrypted tables already: use it as it is")
+    # Their entries have pins, which every commit has to renew: after one that does not, other clients refuse the table as tampered with.
+    own = next((_WITH_PINS[each.__module__] for each in catalog_class.__mro__ if each.__module__ in _WITH_PINS), None)
+    if own is not None:
+        raise ConfigurationError(f"{catalog_class.__qualname__}: use tablecrypt_catalog.{own}, or derive a class from it")
     if not issubclass(catalog_class, MetastoreCatalog):
         raise ConfigurationError(
             f"{catalog_class.__qualname__} does not derive from pyiceberg.catalog.MetastoreCatalog: it needs its own adapter"
+        )
+    # As of DynamoDB and BigQuery in PyIceberg 0.12: a table would be made there, into which nothing can be written.
+    code = getattr(catalog_class.commit_table, "__code__", None)
+    if code is not None and code.co_names == (NotImplementedError.__name__,):
+        raise ConfigurationError(
+            f"{catalog_class.__qualname__} makes tables and commits nothing to them in this version of PyIceberg: take another catalog"
         )
 
     name = f"Encrypted{catalog_class.__name__}"

@@ -201,14 +201,15 @@ class SwappingClient:
 
     def _explain(self, error: MetaException, new_tbl: HiveTable, base: str) -> None:
         """Return if the alteration is in force although the server reported a failure; else raise its failure."""
-        if _MODIFIED in (error.message or ""):
-            raise CommitFailedException(
-                f"{new_tbl.dbName}.{new_tbl.tableName}: another writer replaced {base} meanwhile ({error.message})"
-            ) from error
-
+        modified = CommitFailedException(
+            f"{new_tbl.dbName}.{new_tbl.tableName}: another writer replaced {base} meanwhile ({error.message})"
+        )
+        is_modified = _MODIFIED in (error.message or "")
         wanted = new_tbl.parameters.get(METADATA_LOCATION)
         # An alteration that swaps nothing: the entry does not show whether it is in force.
         if wanted == base:
+            if is_modified:
+                raise modified from error
             raise error
 
         try:
@@ -217,8 +218,11 @@ class SwappingClient:
             # What cannot be looked up is not known: neither success nor failure may be reported.
             found = None
 
+        # A metastore repeats a swap after a fault of its database, and finds then that the table is not what it was.
         if found == wanted:
             return
+        if is_modified and found is not None:
+            raise modified from error
         if found == base:
             raise CommitFailedException(f"{new_tbl.dbName}.{new_tbl.tableName}: the metastore failed to swap: {error.message}") from error
 

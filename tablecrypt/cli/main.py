@@ -37,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line (`sys.argv` when no arguments are given) and exit."""
     _open_streams()
     try:
-        with _ended_by_sigterm():
+        with _ended_by_signals():
             run(arguments)
     except TablecryptError as error:
         _refuse(str(error))
@@ -61,23 +61,42 @@ def _open_streams() -> None:
 
 
 @contextmanager
-def _ended_by_sigterm() -> Iterator[None]:
-    """Have SIGTERM, by which schedulers and containers stop a process, clean up as an interruption does: it ended the process at once."""
-    # Where it is ignored, or a caller of this module has a handler, it stays so.
-    if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+def _ended_by_signals() -> Iterator[None]:
+    """Have SIGTERM, by which schedulers and containers stop a process, clean up as an interruption does: it ended the process at once.
+
+    What the process was doing may make another error of its end, which it quotes, as pydantic does where it writes JSON. It is the end all
+    the same.
+    """
+    if threading.current_thread() is not threading.main_thread():
         yield
         return
 
-    def end(*_: object) -> NoReturn:
+    came: list[BaseException] = []
+
+    def terminate(*_: object) -> NoReturn:
         # A second one ends the process at once.
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        came.append(SystemExit(TERMINATED))
         _refuse("terminated", TERMINATED)
 
-    signal.signal(signal.SIGTERM, end)
+    def interrupt(*_: object) -> NoReturn:
+        came.append(KeyboardInterrupt())
+        raise KeyboardInterrupt
+
+    # Where one is ignored, or a caller of this module has a handler, it stays so.
+    handlers = {signal.SIGTERM: (signal.SIG_DFL, terminate), signal.SIGINT: (signal.default_int_handler, interrupt)}
+    ours = {number: before for number, (before, _) in handlers.items() if signal.getsignal(number) is before}
+    for number in ours:
+        signal.signal(number, handlers[number][1])
     try:
         yield
+    except Exception:
+        if came:
+            raise came[0] from None
+        raise
     finally:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        for number, before in ours.items():
+            signal.signal(number, before)
 
 
 def run(arguments: Sequence[str] | None = None) -> None:

@@ -15,12 +15,14 @@ each other's. Nothing of the table itself is changed at any time.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from pyiceberg.exceptions import TableAlreadyExistsError
+from pyiceberg.manifest import FileFormat
 from pyiceberg.table import Table
+from pyiceberg.table.metadata import TableMetadata
 
 from tablecrypt.arguments import check_text, checked_arguments
 from tablecrypt.errors import ConfigurationError, PlaintextRefusedError, TamperedFileError
@@ -30,6 +32,7 @@ from tablecrypt.files.stores import stored_files
 from tablecrypt.keys.column_keys import ColumnPolicy
 from tablecrypt.keys.key_ring import KeyRing
 from tablecrypt.keys.manager import EncryptionManager
+from tablecrypt.maintenance._file_rewrite import opened
 from tablecrypt.maintenance._relocate_files import CopyWork, PathMap, RewriteWork, copy_file, rewrite_deletes
 from tablecrypt.maintenance._relocate_metadata import (
     CopyIdentity,
@@ -45,8 +48,9 @@ from tablecrypt.maintenance.operation import OperationResult, ProgressListener, 
 from tablecrypt.maintenance.reachable import FileKind, ReachableFile, reachable_files
 from tablecrypt.maintenance.runner import FileWork, Runner, run_counted, runner_or_threads
 from tablecrypt.manifests.manifest_list import read_manifest_list
+from tablecrypt.manifests.records import EncryptedDataFile
 from tablecrypt.printable import bytes_shown, counted, shown
-from tablecrypt.properties import KEY_ID
+from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.other_tables import metadata_at, tables_at
 from tablecrypt.table.protection.declaring import copied_keys
 from tablecrypt.table.shares import readably_named
@@ -136,7 +140,8 @@ def relocate(
         PlaintextRefusedError: a file of the table is plaintext: nothing is copied.
         TamperedFileError: a manifest or delete file does not authenticate, or a data file has not the length that its manifest says.
         KmsError: the KMS refused the table's master key or the copy's.
-        TableAlreadyExistsError: another table is registered under the name; the copy is complete nevertheless.
+        TableAlreadyExistsError: another table is registered under the name, or a copy of another state or under another master key; the
+            copy is complete nevertheless.
     """
     source = reload(table)
     # A copy would hold every row and value, past what the server restricts.
@@ -208,10 +213,20 @@ class _Copying:
         if found is None or found.table_uuid != self.identity.table_uuid:
             return False
 
-        # Its place can be foretold. Under a key that they know, whoever writes there could have another table pass for the copy.
-        if (found.properties.get(KEY_ID.name), found.location) != (self.key_id, self.paths.new):
+        # Its place can be foretold. Whoever writes there could have another table pass for the copy, under a key that they know, or this
+        # one without its rows.
+        if not self._is_copied_in(found):
             raise ConfigurationError(f"{self.metadata_location} is not what relocate writes there: delete it, or choose another location")
         return True
+
+    def _is_copied_in(self, found: TableMetadata) -> bool:
+        """Whether metadata says what a copy's does. Its manifest lists, and their keys, are those that another run has made."""
+        if not isinstance(found, EncryptedTableMetadata):
+            return False
+        lists = {snapshot.snapshot_id: (snapshot.manifest_list, snapshot.key_id or "") for snapshot in found.snapshots}
+        if lists.keys() != {snapshot.snapshot_id for snapshot in self.metadata.snapshots}:
+            return False
+        return found == copied_metadata(self.metadata, self.paths, self.identity, self.key_id, lists, list(found.encryption_keys))
 
     def check_place_is_free(self) -> None:
         """Refuse a place where another table is."""
@@ -255,11 +270,15 @@ class _Copying:
             )
             for file in old
         ]
-        new: dict[str, NewDeletes] = {}
-        for index, written in run_counted(runner, self.table, rewrite_deletes, works, "relocate: delete files", progress):
-            reported.check(written.result.location, f"the worker that rewrites {old[index].location}")
-            new[old[index].location] = NewDeletes(written.result, written.key)
-        return new
+
+        def written() -> Iterator[tuple[tuple[str, NewDeletes], list[EncryptedDataFile]]]:
+            for index, each in run_counted(runner, self.table, rewrite_deletes, works, "relocate: delete files", progress):
+                reported.check(each.result.location, f"the worker that rewrites {old[index].location}")
+                new = NewDeletes(each.result, each.key)
+                yield (old[index].location, new), [_as_reported(new, old[index])]
+
+        # The copy is complete once its metadata.json is there: nothing would look at these files again.
+        return dict(new for new, _ in opened(runner, self.source, written()))
 
     def write_metadata(self, new_deletes: dict[str, NewDeletes]) -> int:
         """Write manifests, manifest lists and metadata.json; return how many manifests."""
@@ -273,10 +292,10 @@ class _Copying:
 
         for snapshot in self.metadata.snapshots:
             key = self.source.manager.decrypt_manifest_list_key_metadata(ring.chain(snapshot.key_id or ""))
-            opened = read_manifest_list(self.source, snapshot.manifest_list, key)
+            old = read_manifest_list(self.source, snapshot.manifest_list, key)
             location = f"{folder}/snap-{snapshot.snapshot_id}-0-{run}.avro"
-            header = copied_header(opened.header, self.whole, self.metadata, self.paths, self.identity, self.key_id)
-            new_key = copier.write_list(location, header, [copier.row(manifest.stated_by(layout)) for manifest in opened.manifests])
+            header = copied_header(old.header, self.whole, self.metadata, self.paths, self.identity, self.key_id)
+            new_key = copier.write_list(location, header, [copier.row(manifest.stated_by(layout)) for manifest in old.manifests])
             # The lists of the copy share a KEK, as those of a chain of commits do.
             wrapped = self.target.manager.encrypt_manifest_list_key_metadata(new_key, KeyRing(keys), last_key_id)
             keys += wrapped.added
@@ -298,8 +317,16 @@ class _Copying:
             self.table.catalog.register_table(name, self.metadata_location)
         except TableAlreadyExistsError:
             # An earlier run may have registered the copy. Another table under that name is refused.
-            if self.table.catalog.load_table(name).metadata.table_uuid != self.identity.table_uuid:
+            registered = self.table.catalog.load_table(name)
+            if registered.metadata.table_uuid != self.identity.table_uuid:
                 raise
+            # What was copied now is not what the name leads to, and who believes that it is may drop the original.
+            before = (entry.metadata_file for entry in registered.metadata.metadata_log)
+            if self.metadata_location not in (registered.metadata_location, *before):
+                raise TableAlreadyExistsError(
+                    f"{name} is an earlier copy there, and stays as it is. This one is complete: drop {name}, and register "
+                    f"{self.metadata_location} in its place, or under another name"
+                ) from None
 
         return name
 
@@ -334,6 +361,17 @@ class _Copying:
             target = self.paths(file.location)
             if lengths.get(canonical(target)) != _length(file):
                 raise TamperedFileError(target, f"is not there with {_length(file)} bytes after it was copied: call relocate again")
+
+
+def _as_reported(new: NewDeletes, old: ReachableFile) -> EncryptedDataFile:
+    """Return the entry of a delete file that was rewritten, as far as it says how the file opens: its rows are as many as before."""
+    return EncryptedDataFile.from_args(
+        file_path=new.file.location,
+        file_format=FileFormat(old.file_format),
+        key_metadata=new.key_metadata.encode(),
+        record_count=max(entry.records for entry in old.entries),
+        file_size_in_bytes=new.key_metadata.file_length,
+    )
 
 
 def _length(file: ReachableFile) -> int:

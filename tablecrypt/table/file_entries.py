@@ -90,7 +90,7 @@ class FileEntryCodec:
             files = [entry.data_file for entry in self._decode(decoder, len(content))]
 
         for file in files:
-            _check_counts(file)
+            check_counts(file)
             # An engine's worker says it, and may name the ids of other rows.
             file[FIRST_ROW_ID] = None
         return files
@@ -137,7 +137,7 @@ class FileEntryCodec:
         return entry_write_schema(self._specs[spec_id].partition_type(self._schema))
 
 
-def _check_counts(file: DataFile) -> None:
+def check_counts(file: DataFile) -> None:
     """FormatError for a count that no manifest can hold: PyIceberg reads negative ones as numbers over 2^63 - 1."""
     for name in COUNTS:
         counts = file[DATA_FILE_POSITIONS[name]] or {}

@@ -5,10 +5,15 @@ from __future__ import annotations
 import json
 import traceback
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 from pyiceberg.catalog import load_catalog
+from pyiceberg.catalog.dynamodb import DynamoDbCatalog
+from pyiceberg.catalog.glue import GlueCatalog
+from pyiceberg.catalog.hive import HiveCatalog
+from pyiceberg.catalog.memory import InMemoryCatalog
 from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
@@ -17,7 +22,7 @@ from pyiceberg.types import StringType
 from tablecrypt.errors import ConfigurationError, TablecryptError
 from tablecrypt.kms.factory import shared_kms
 from tablecrypt.kms.local_file import create_key_file
-from tablecrypt_catalog import EncryptedInMemoryCatalog, EncryptedSqlCatalog, encrypted
+from tablecrypt_catalog import EncryptedInMemoryCatalog, EncryptedRestCatalog, EncryptedSqlCatalog, encrypted
 from tests.support.aws import AwsServer
 from tests.support.plaintext import CANARY
 from tests.support.tables import ENCRYPTED, ROWS, encrypted_sql_catalog, new_table, path_of, unpinned_catalog
@@ -65,6 +70,22 @@ def test_metastore_catalog_classes_alone_can_be_made_to_encrypt() -> None:
     assert issubclass(encrypted(SqlCatalog), SqlCatalog)
     with pytest.raises(ConfigurationError, match="RestCatalog"):
         encrypted(RestCatalog)
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        (DynamoDbCatalog, "DynamoDbCatalog makes tables and commits nothing to them"),
+        (encrypted(InMemoryCatalog), "EncryptedInMemoryCatalog has encrypted tables already"),
+        (EncryptedRestCatalog, "EncryptedRestCatalog has encrypted tables already"),
+        (GlueCatalog, "GlueCatalog: use tablecrypt_catalog.EncryptedGlueCatalog, or derive"),
+        (type("Ours", (HiveCatalog,), {}), "Ours: use tablecrypt_catalog.EncryptedHiveCatalog, or derive"),
+        ("SqlCatalog", "takes a catalog class, such as .*, and not 'SqlCatalog'"),
+    ],
+)
+def test_classes_whose_tables_could_not_be_used_are_refused_when_they_are_named(kind: Any, said: str) -> None:
+    with pytest.raises(ConfigurationError, match=said):
+        encrypted(kind)
 
 
 def test_the_in_memory_catalog_encrypts_in_s3(aws: AwsServer) -> None:

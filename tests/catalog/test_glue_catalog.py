@@ -22,7 +22,7 @@ from tablecrypt.table.protection.writing import StaleWriteError
 from tablecrypt_catalog.glue import EncryptedGlueCatalog
 from tests.support.aws import AwsServer
 from tests.support.compare import assert_same_rows
-from tests.support.glue import check_version_ids, encrypted_glue_catalog
+from tests.support.glue import LosingAnswers, check_version_ids, encrypted_glue_catalog
 from tests.support.plaintext_scan import unwatch
 from tests.support.protected_tables import declare
 from tests.support.tables import MASTER_KEY, ROWS, data_files, encrypted_table, new_table
@@ -225,6 +225,57 @@ def test_of_two_commits_on_the_same_version_one_is_tried_again(catalog: Encrypte
     with pytest.raises(CommitFailedException, match="concurrent update"):
         table.transaction().set_properties(owner="late").commit_transaction()
     assert catalog.load_table(table.name()).scan().to_arrow().num_rows == 4 * ROWS.num_rows
+
+
+def over(way: LosingAnswers, catalog: EncryptedGlueCatalog) -> EncryptedGlueCatalog:
+    """Another client of the same Glue."""
+    return EncryptedGlueCatalog(catalog.name, **{**catalog.properties, "glue.endpoint": way.uri})
+
+
+@pytest.mark.parametrize("others", [0, 2], ids=["", "while others commit"])
+def test_a_commit_whose_answer_is_lost_has_landed_once(aws: AwsServer, catalog: EncryptedGlueCatalog, table: Table, others: int) -> None:
+    """The client of AWS sends it again by itself, and Glue answers that somebody was faster: the files that it names would be deleted."""
+    table.transaction().set_properties({"commit.retry.num-retries": "0"}).commit_transaction()
+
+    def commit_meanwhile() -> None:
+        for _ in range(others):
+            catalog.load_table(table.name()).append(ROWS)
+
+    with LosingAnswers(aws, "UpdateTable", commit_meanwhile) as way:
+        over(way, catalog).load_table(table.name()).append(ROWS)
+
+    found = catalog.load_table(table.name())
+    assert len(found.snapshots()) == 2 + others
+    assert found.scan().to_arrow().num_rows == (2 + others) * ROWS.num_rows
+    assert len({file.file_path for file in data_files(found)}) == 2 + others
+
+
+def test_a_change_of_properties_whose_answer_is_lost_has_landed(aws: AwsServer, catalog: EncryptedGlueCatalog, table: Table) -> None:
+    with LosingAnswers(aws, "UpdateTable") as way:
+        over(way, catalog).load_table(table.name()).transaction().set_properties(owner="somebody").commit_transaction()
+
+    assert catalog.load_table(table.name()).properties["owner"] == "somebody"
+
+
+def test_a_commit_that_is_lost_on_its_way_is_tried_again(aws: AwsServer, catalog: EncryptedGlueCatalog, table: Table) -> None:
+    with LosingAnswers(aws, "UpdateTable", lambda: catalog.load_table(table.name()).append(ROWS), lands=False) as way:
+        over(way, catalog).load_table(table.name()).append(ROWS)
+
+    assert catalog.load_table(table.name()).scan().to_arrow().num_rows == 3 * ROWS.num_rows
+
+
+def test_a_new_table_whose_answer_is_lost_is_the_one_that_was_asked_for(
+    aws: AwsServer, catalog: EncryptedGlueCatalog, database: str
+) -> None:
+    """It would pass for somebody else's: CREATE TABLE AS SELECT deletes its files then."""
+    with LosingAnswers(aws, "CreateTable") as way:
+        made = new_table(over(way, catalog), f"{database}.new", appends=[ROWS], properties=ENCRYPTED)
+        # This one is answered.
+        with pytest.raises(TableAlreadyExistsError):
+            new_table(over(way, catalog), f"{database}.new", properties=ENCRYPTED)
+
+    assert_pinned(aws, catalog, made)
+    assert_same_rows(catalog.load_table(made.name()).scan().to_arrow(), ROWS)
 
 
 def test_rename_and_register_keep_a_table_pinned(aws: AwsServer, catalog: EncryptedGlueCatalog, database: str, table: Table) -> None:

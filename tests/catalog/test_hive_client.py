@@ -87,6 +87,14 @@ class FailureIsReportedAfterTheSwap(Fault):
         raise MetaException("a listener failed")
 
 
+class SwapIsRepeated(Fault):
+    """As a metastore does after a fault of its database."""
+
+    def alter(self, dbname: str, tbl_name: str, new_tbl: HiveTable, context: EnvironmentContext) -> None:
+        for _ in range(2):
+            self.client.alter_table_with_environment_context(dbname, tbl_name, new_tbl, context)
+
+
 class FailureIsReportedBeforeTheSwap(Fault):
     def alter(self, dbname: str, tbl_name: str, new_tbl: HiveTable, context: EnvironmentContext) -> None:
         raise MetaException("the database is in a deadlock")
@@ -176,10 +184,11 @@ def test_a_lost_answer_leaves_the_commit_unknown(client: Client, database: str) 
         swap(SwappingClient(AnswerIsLost(client), ServerTraits()), database)
 
 
+@pytest.mark.parametrize("fault", [FailureIsReportedAfterTheSwap, SwapIsRepeated])
 def test_a_swap_that_is_in_force_is_a_success_whatever_the_server_reported(
-    client: Client, database: str, hive_metastore: HiveMetastore
+    client: Client, database: str, hive_metastore: HiveMetastore, fault: type[Fault]
 ) -> None:
-    swap(SwappingClient(FailureIsReportedAfterTheSwap(client), ServerTraits()), database)
+    swap(SwappingClient(fault(client), ServerTraits()), database)
     assert location_of(hive_metastore, database) == "v2"
 
 

@@ -10,6 +10,10 @@ from typing import Any, Final
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
+from pyiceberg.catalog.rest.scan_planning import PlanTableScanRequest
+from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
+from pyiceberg.table.metadata import new_table_metadata
+from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 from pyiceberg.view.metadata import ViewVersion
 
 from tablecrypt.errors import FormatError
@@ -22,7 +26,8 @@ _NAMESPACE: Final = "GET /v1/{prefix}/namespaces/{namespace}"
 _ENDPOINTS: Final = [
     "GET /v1/{prefix}/namespaces",
     *(f"{_NAMESPACE}{what}" for what in ("", "/tables", "/views", "/tables/{table}/credentials")),
-    *(f"POST{_NAMESPACE.removeprefix('GET')}{what}" for what in ("/properties", "/views")),
+    f"{_NAMESPACE}/tables/{{table}}",
+    *(f"POST{_NAMESPACE.removeprefix('GET')}{what}" for what in ("/properties", "/views", "/tables/{table}/plan", "/tables/{table}/tasks")),
 ]
 CONFIGURATION: Final = json.dumps({"defaults": {}, "overrides": {}, "endpoints": _ENDPOINTS}).encode()
 ANSWERS: Final = (
@@ -45,6 +50,7 @@ VIEW: Final = ViewVersion.model_validate(
         "default-namespace": ["db"],
     }
 )
+PLAIN: Final = new_table_metadata(SCHEMA, UNPARTITIONED_PARTITION_SPEC, UNSORTED_SORT_ORDER, "file:///lake/t", {"format-version": "2"})
 LISTINGS: Final[dict[str, Callable[[EncryptedRestCatalog], object]]] = {
     "a list of tables": lambda catalog: catalog.list_tables("db"),
     "a list of views": lambda catalog: catalog.list_views("db"),
@@ -131,6 +137,52 @@ def test_a_list_begins_anew_after_a_token_that_has_expired() -> None:
         assert EncryptedRestCatalog("odd", uri=server.uri).list_tables("db") == []
 
     assert server.tokens == [None, "second", "third"] * 2
+
+
+class Planning(HttpServer):
+    """A catalog whose plans of a scan name a part, and whose parts name others: `next_of` tells which, by the number of the request."""
+
+    def __init__(self, next_of: Callable[[int], list[str]]) -> None:
+        self.asked = 0
+        self._next_of = next_of
+        super().__init__()
+
+    def serve(self, method: str, path: str, headers: Mapping[str, str], body: bytes) -> tuple[int, bytes, Mapping[str, str]]:
+        if path.startswith("/v1/config"):
+            return 200, CONFIGURATION, {}
+        if method == "GET":
+            return 200, json.dumps({"metadata": PLAIN.model_dump(mode="json", by_alias=True)}).encode(), {}
+        self.asked += 1
+        # Every third request is not believed at first, so that the client asks again.
+        if self.asked % 3 == 0:
+            return 401, b"{}", {}
+        return 200, json.dumps({"status": "completed", "plan-tasks": self._next_of(self.asked)}).encode(), {}
+
+
+ENDLESS: Final[dict[str, Callable[[int], list[str]]]] = {
+    "itself": lambda number: ["s3cret"],
+    "an earlier one": lambda number: [f"s3cret-{number}", "s3cret-1"],
+    "one twice": lambda number: ["s3cret"] * 2,
+    "ever new ones": lambda number: [f"s3cret-{number}-{part}" for part in range(2_000)],
+}
+
+
+@pytest.mark.parametrize("next_of", ENDLESS.values(), ids=ENDLESS)
+def test_a_plan_of_a_scan_whose_parts_have_no_end_ends_with_one_error(next_of: Callable[[int], list[str]]) -> None:
+    with Planning(next_of) as server, pytest.raises(FormatError, match=r"the plan of a scan (without an end|in more than)") as refused:
+        EncryptedRestCatalog("odd", uri=server.uri).plan_scan("db.t", PlanTableScanRequest(snapshot_id=1))
+
+    assert server.asked < 100
+    assert "s3cret" not in str(refused.value)
+
+
+def test_a_plan_of_a_scan_that_is_none_is_one_error_and_one_with_an_end_is_read() -> None:
+    with Planning(lambda number: ["one", "two", "three"] if number == 1 else []) as server:
+        assert EncryptedRestCatalog("odd", uri=server.uri).plan_scan("db.t", PlanTableScanRequest(snapshot_id=1)) == []
+    with Planning(lambda number: [{"s3cret": 1}]) as server, pytest.raises(FormatError, match="cannot be read as the plan") as refused:  # type: ignore[list-item]
+        EncryptedRestCatalog("odd", uri=server.uri).plan_scan("db.t", PlanTableScanRequest(snapshot_id=1))
+
+    assert "s3cret" not in str(refused.value)
 
 
 @pytest.mark.parametrize("namespace", [["other"], [], ["d"], ["other", "db"]], ids=".".join)

@@ -15,6 +15,8 @@ from typing import Final
 
 import pyarrow as pa
 import pytest
+from pydantic import BaseModel, model_serializer
+from pyiceberg.io.pyarrow import PyArrowFile, PyArrowFileIO
 
 from tablecrypt import load_catalog
 from tablecrypt.kms.local_file import add_key, create_key_file
@@ -427,6 +429,36 @@ def test_control_c_and_sigterm_at_the_question_are_interruptions(stop: signal.Si
 
     assert os.waitstatus_to_exitcode(status) == code
     assert run(*PROD, "cat", "db.orders").code == 0
+
+
+class Quoting(BaseModel):
+    """What pydantic calls while it writes it sends this process the signal of `ENDS`, whose end pydantic quotes in an error of its own."""
+
+    @model_serializer
+    def sent(self) -> str:
+        os.kill(os.getpid(), int(os.environ["ENDS"]))
+        # The handler runs at the next step of Python's.
+        time.sleep(5)
+        return "not ended"
+
+
+class EndsInPydantic(PyArrowFileIO):
+    """Storage at whose first request the process is ended while it writes JSON."""
+
+    def new_input(self, location: str) -> PyArrowFile:
+        Quoting().model_dump_json()
+        return super().new_input(location)
+
+
+@pytest.mark.parametrize(("stop", "code", "said"), [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated")])
+def test_an_end_that_an_error_quotes_is_the_end_all_the_same(
+    stop: signal.Signals, code: int, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ENDS", str(int(stop)))
+
+    done = run(*PROD, "-p", f"py-io-impl={EndsInPydantic.__module__}.{EndsInPydantic.__qualname__}", "cat", "db.orders")
+
+    assert (done.code, done.stderr) == (code, f"tablecrypt: {said}\n")
 
 
 def test_without_stdin_there_is_no_question() -> None:

@@ -158,6 +158,21 @@ def test_a_worker_that_reports_no_key_of_a_file_or_two_is_one_error(
     assert ids(catalog.load_table("db.t")) == [0, 1, 2, 3]
 
 
+@pytest.mark.parametrize("rekey", WRONG.values(), ids=WRONG)
+def test_no_copy_is_made_with_delete_files_that_do_not_open_by_what_their_worker_says(
+    catalog: EncryptedSqlCatalog, warehouse: Path, rekey: Rekey
+) -> None:
+    table = new_table(catalog, appends=[rows(0, 4)], properties={"write.delete.mode": "merge-on-read"})
+    table.delete("id = 3")
+    place = f"{warehouse.as_uri()}/copies/t"
+
+    with pytest.raises(AuthenticationError, match="is not what the worker"):
+        m.relocate(table, place, register_as="db.copy", runner=Misreporting(lambda keys: tuple(map(rekey, keys))))
+
+    m.relocate(table, place, register_as="db.copy", runner=Misreporting(lambda keys: keys))
+    assert ids(catalog.load_table("db.copy")) == [0, 1, 2]
+
+
 def test_a_compaction_without_all_rows_of_its_files_is_not_committed(catalog: EncryptedSqlCatalog) -> None:
     table = new_table(catalog, appends=[rows(0, 2), rows(2, 2)])
     codec = FileEntryCodec(table.metadata)

@@ -6,8 +6,10 @@ import datetime as dt
 import json
 import re
 import shutil
+from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
+from typing import Any, Final
 
 import pyarrow as pa
 import pytest
@@ -236,6 +238,23 @@ def test_a_second_run_finds_all_done_and_a_newer_state_copies_what_is_new(table:
     assert state(table.catalog.register_table("db.copy", newer.metadata_location)) == state(table)
 
 
+def test_a_copy_is_not_said_to_be_registered_where_the_name_is_an_earlier_ones(table: Table, place: str, aws: AwsServer) -> None:
+    """Who believed that it is dropped the original, and had the earlier state."""
+    relocate(table, place, register_as="db.copy")
+    copy = table.catalog.load_table("db.copy")
+    copy.append(rows(900))
+    assert relocate(table, place, register_as="db.copy").registered_as == "db.copy"
+
+    with pytest.raises(TableAlreadyExistsError, match=r"db\.copy is an earlier copy there, and stays as it is\. This one is complete"):
+        relocate(table, place, aws.new_key(), register_as="db.copy")
+    table.append(rows(800))
+    with pytest.raises(TableAlreadyExistsError, match="is an earlier copy there") as refused:
+        relocate(table, place, register_as="db.copy")
+
+    assert relocate(table, place).metadata_location in str(refused.value)
+    assert state(table.catalog.load_table("db.copy")) == state(copy.refresh())
+
+
 @pytest.mark.parametrize("content", [b"somebody's own", None])
 @pytest.mark.parametrize("suffix", [".parquet", ".metadata.json"])
 def test_nothing_is_written_through_a_link_in_the_place_of_a_copied_file(
@@ -285,15 +304,23 @@ def test_a_run_that_another_one_overtakes_leaves_the_others_copy_as_it_is(table:
     assert verify(copy).is_good
 
 
-@pytest.mark.parametrize("name", ["encryption.key-id", "location"])
-def test_metadata_that_somebody_put_in_the_copys_place_is_not_taken_for_it(table: Table, place: str, aws: AwsServer, name: str) -> None:
+PLANTED: Final[dict[str, Callable[[dict[str, Any]], object]]] = {
+    "another master key": lambda said: said["properties"].update({"encryption.key-id": MASTER_KEY}),
+    "another location": lambda said: said.update({"location": said["location"] + "/elsewhere"}),
+    "no snapshot": lambda said: said.update({"snapshots": [], "refs": {}, "snapshot-log": [], "current-snapshot-id": None}),
+    "another head": lambda said: said["refs"].pop("side"),
+    "a property": lambda said: said["properties"].update({"write.data.path": "file:///elsewhere"}),
+}
+
+
+@pytest.mark.parametrize("plant", PLANTED.values(), ids=PLANTED)
+def test_metadata_that_somebody_put_in_the_copys_place_is_not_taken_for_it(
+    table: Table, place: str, aws: AwsServer, plant: Callable[[dict[str, Any]], object]
+) -> None:
     other = aws.new_key()
     path = path_of(relocate(table, place, other).metadata_location)
     said = json.loads(path.read_bytes())
-    if name == "location":
-        said[name] = table.location()
-    else:
-        said["properties"][name] = MASTER_KEY
+    plant(said)
     path.write_text(json.dumps(said))
 
     with pytest.raises(ConfigurationError, match="is not what relocate writes there"):

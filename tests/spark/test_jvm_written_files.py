@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Mapping
 from typing import Final
 
 import pyarrow as pa
@@ -21,7 +22,7 @@ from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 from pyiceberg.transforms import BucketTransform, IdentityTransform, VoidTransform
 from pyiceberg.typedef import Record
 from pyiceberg.types import DateType, DoubleType, LongType, NestedField, StringType
-from pyroaring import BitMap
+from pyroaring import BitMap, BitMap64
 
 from tablecrypt.errors import AuthenticationError, FormatError
 from tablecrypt.spark.shared.task_keys import ResultKey
@@ -43,6 +44,7 @@ SPEC: Final = PartitionSpec(
 )
 LOCATION: Final = "file:///lake/data/00003-17-0f0e0d0c-0b0a-0908-0706-050403020100-00000.parquet"
 DELETED: Final = {"file:///lake/data/old.parquet": [0, 7, 2**31 - 1]}
+MARKED: Final = {location: BitMap(positions) for location, positions in DELETED.items()}
 PARTITION: Final = b"\x01" + struct.pack(">I", 4) + struct.pack("<i", -1) + b"\x00" + b"\x01" + struct.pack(">I", 4) + struct.pack("<i", 3)
 
 
@@ -62,12 +64,18 @@ def footer() -> bytes:
     return content[-8 - struct.unpack("<I", content[-8:-4])[0] : -8]
 
 
-def result(partition: bytes = PARTITION, footer_bytes: bytes | None = None, dek: bytes = bytes(16)) -> bytes:
-    nans = struct.pack(">IIQ", 1, 2, 1)
+def result(
+    partition: bytes = PARTITION,
+    footer_bytes: bytes | None = None,
+    dek: bytes = bytes(16),
+    nan_count: int = 1,
+    deleted: Mapping[str, BitMap] = MARKED,
+) -> bytes:
+    nans = struct.pack(">IIQ", 1, 2, nan_count)
     parts = sized(LOCATION.encode()) + struct.pack(">Q", 4711) + sized(dek) + sized(bytes(range(16))) + sized(partition)
-    deletes = b"".join(sized(location.encode()) + sized(BitMap(positions).serialize()) for location, positions in DELETED.items())
+    deletes = b"".join(sized(location.encode()) + sized(positions.serialize()) for location, positions in deleted.items())
     file = parts + nans + sized(footer() if footer_bytes is None else footer_bytes)
-    return struct.pack(">QIB", 17, 1, 0) + file + struct.pack(">I", len(DELETED)) + deletes
+    return struct.pack(">QIB", 17, 1, 0) + file + struct.pack(">I", len(deleted)) + deletes
 
 
 def encrypted(key: ResultKey, task: int, content: bytes, write_id: bytes | None = None) -> bytes:
@@ -202,6 +210,26 @@ def test_a_footer_that_is_none_is_refused(content: bytes) -> None:
 
     with pytest.raises(FormatError, match="description of it is malformed"):
         file.entry(metadata())
+
+
+@pytest.mark.parametrize("count", [2**63, 2**64 - 1])
+def test_a_count_that_no_file_has_is_refused(count: int) -> None:
+    """A manifest would hold it as another number. Results of Python are held to the same."""
+    [file] = decode_result(result(nan_count=count)).files
+
+    with pytest.raises(FormatError, match="is to be added with nan_value_counts that no file has"):
+        file.entry(metadata())
+
+
+def test_marks_of_all_rows_in_a_few_bytes_are_taken_in_at_once() -> None:
+    """One by one, the rows that one worker marks would hold the planner of all queries for minutes."""
+    every = BitMap().flip(0, 2**32)
+    content = result(deleted={LOCATION: every, "none": BitMap()})
+    assert len(content) < 2**20
+
+    deleted = decode_result(content).deleted
+
+    assert deleted == {LOCATION: BitMap64().flip(0, 2**32), "none": BitMap64()}
 
 
 def test_results_come_each_with_its_length() -> None:

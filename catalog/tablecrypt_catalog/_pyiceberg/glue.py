@@ -13,7 +13,10 @@ from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
+from pyiceberg.catalog import METADATA_LOCATION
+from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException, TableAlreadyExistsError
 from pyiceberg.table import StagedTable, Table
+from pyiceberg.typedef import Identifier
 
 from tablecrypt.errors import MissingExtraError
 
@@ -69,4 +72,36 @@ class GlueCatalogAdapter(GlueCatalog):
     def _update_glue_table(self, database_name: str, table_name: str, table_input: TableInputTypeDef, version_id: str) -> None:
         # Just before it is sent: PyIceberg has merged the entry's parameters with those of the commit by now.
         sent: TableInputTypeDef = {**table_input, "Parameters": self.parameters_to_send(table_input.get("Parameters", {}))}
-        super()._update_glue_table(database_name, table_name, sent, version_id)
+        try:
+            super()._update_glue_table(database_name, table_name, sent, version_id)
+        except CommitFailedException as refused:
+            if not self._has_landed(refused, (database_name, table_name), sent):
+                raise
+
+    def _create_glue_table(self, database_name: str, table_name: str, table_input: TableInputTypeDef) -> None:
+        try:
+            super()._create_glue_table(database_name, table_name, table_input)
+        except TableAlreadyExistsError as refused:
+            if not self._has_landed(refused, (database_name, table_name), table_input):
+                raise
+
+    def _has_landed(self, refused: Exception, identifier: Identifier, sent: TableInputTypeDef) -> bool:
+        """Whether an entry was refused because it is there: the client of AWS sends a request again whose answer is lost.
+
+        Raises:
+            CommitStateUnknownException: the request was sent again, and the table cannot be loaded.
+        """
+        location = sent.get("Parameters", {}).get(METADATA_LOCATION)
+        answer = getattr(refused.__cause__, "response", {})
+        if not answer.get("ResponseMetadata", {}).get("RetryAttempts") or location is None:
+            return False
+
+        try:
+            current = self.load_table(identifier)
+        except Exception as error:
+            # Files of a commit that failed are deleted: of one that has landed, the table would name them.
+            raise CommitStateUnknownException(
+                f"{'.'.join(identifier)}: Glue's answer was lost and the table cannot be loaded, so the commit may have landed: {error}"
+            ) from error
+        # Others may have committed on top of it by now.
+        return location in (current.metadata_location, *(each.metadata_file for each in current.metadata.metadata_log))

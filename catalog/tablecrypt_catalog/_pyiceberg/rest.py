@@ -1,7 +1,7 @@
 """The client of REST catalogs: requests, headers, authentication, vended credentials and error codes stay PyIceberg's own.
 
 RestCatalog: list_tables, list_views, list_namespaces, load_namespace_properties, register_table
-RestCatalog: update_namespace_properties, create_view, load_credentials
+RestCatalog: update_namespace_properties, create_view, load_credentials, plan_scan, _fetch_scan_tasks
 AuthManagerAdapter           the header of each request, with an error of its own
 RestCatalog: _session, _create_session, _config_headers, _check_endpoint, _supported_endpoints, _split_identifier_for_path, _create_table
 RestCatalog: _fetch_config, _response_to_table, _response_to_staged_table, _resolve_storage_credentials, _auth_manager
@@ -37,6 +37,7 @@ from pyiceberg.catalog.rest import (
 )
 from pyiceberg.catalog.rest.auth import AUTH_MANAGER, AuthManager, AuthManagerAdapter
 from pyiceberg.catalog.rest.response import _handle_non_200_response as raise_for_answer
+from pyiceberg.catalog.rest.scan_planning import PlanTableScanRequest, ScanTasks
 from pyiceberg.exceptions import (
     CommitFailedException,
     CommitStateUnknownException,
@@ -48,7 +49,7 @@ from pyiceberg.exceptions import ValidationError as InvalidMetadataError
 from pyiceberg.io import FileIO
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
-from pyiceberg.table import StagedTable, Table
+from pyiceberg.table import FileScanTask, StagedTable, Table
 from pyiceberg.table.sorting import SortOrder
 from pyiceberg.typedef import EMPTY_DICT, UTF8, Identifier, Properties
 from pyiceberg.view import View
@@ -82,6 +83,8 @@ COMMIT_ERRORS: dict[int, type[Exception]] = {
 _NEW_TABLE: Final[ContextVar[str]] = ContextVar("what a server answered to the creation or registration of a table", default="")
 _MOST_PAGES: Final = 1_000
 """Of one listing: servers put a hundred names or more on a page, unless a client asks for fewer."""
+_MOST_PARTS: Final = 100_000
+"""Of one plan of a scan."""
 _MOST_LEVELS: Final = 100
 """Of namespaces in namespaces."""
 
@@ -99,7 +102,16 @@ class _Listing:
     pages: set[str] = field(default_factory=set)
 
 
+@dataclass
+class _Plan:
+    """The parts of a plan that were read, and how many parts these named."""
+
+    asked: set[str] = field(default_factory=set)
+    named: int = 0
+
+
 _LISTING: Final[ContextVar[_Listing | None]] = ContextVar("the listing that is being read", default=None)
+_PLAN: Final[ContextVar[_Plan | None]] = ContextVar("the plan of a scan that is being read", default=None)
 
 
 class TableAnswer(TableResponse):
@@ -226,9 +238,35 @@ class RestCatalogAdapter(RestCatalog):
             made: View = super().create_view(*args, **kwargs)
             return made
 
+    def plan_scan(self, identifier: str | Identifier, request: PlanTableScanRequest) -> list[FileScanTask]:
+        """Let the server plan a scan. FormatError where its answers are no plan, or one without an end."""
+        plan = _PLAN.set(_Plan())
+        try:
+            # Its parts come from one address: they are no pages of a listing.
+            with self._reading("the plan of a scan", is_listing=False):
+                planned: list[FileScanTask] = super().plan_scan(identifier, request)
+                return planned
+        finally:
+            _PLAN.reset(plan)
+
+    def _fetch_scan_tasks(self, identifier: str | Identifier, plan_task: str) -> ScanTasks:
+        plan = _PLAN.get()
+        # PyIceberg asks for every part that another one names.
+        if plan is not None and plan_task in plan.asked:
+            raise FormatError(f"catalog {self.name}: the server gives the plan of a scan without an end: a part of it comes twice")
+
+        fetched: ScanTasks = super()._fetch_scan_tasks(identifier, plan_task)
+        if plan is not None:
+            plan.asked.add(plan_task)
+            plan.named += len(fetched.plan_tasks)
+            if max(plan.named, len(plan.asked)) > _MOST_PARTS:
+                raise FormatError(f"catalog {self.name}: the server gives the plan of a scan in more than {_MOST_PARTS} parts")
+
+        return fetched
+
     @contextmanager
-    def _reading(self, what: str) -> Iterator[None]:
-        reading = _LISTING.set(_Listing(what))
+    def _reading(self, what: str, is_listing: bool = True) -> Iterator[None]:
+        reading = _LISTING.set(_Listing(what) if is_listing else None)
         try:
             yield
         except ValidationError as error:

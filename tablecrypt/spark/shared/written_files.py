@@ -41,7 +41,7 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.transforms import VoidTransform
 from pyiceberg.typedef import Record
 from pyiceberg.types import DoubleType, FloatType, IcebergType, PrimitiveType
-from pyroaring import BitMap
+from pyroaring import BitMap, BitMap64
 
 from tablecrypt import _magics as magics
 from tablecrypt._bytes import ByteReader
@@ -50,7 +50,7 @@ from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import AuthenticationError, ConfigurationError, FormatError
 from tablecrypt.files.locations import with_scheme
 from tablecrypt.manifests.records import DATA_FILE_POSITIONS, EncryptedDataFile
-from tablecrypt.table.file_entries import FileEntryCodec
+from tablecrypt.table.file_entries import FileEntryCodec, check_counts
 from tablecrypt.table.lineage import with_lineage, without_lineage_ids
 from tablecrypt.table.parquet_options import FileStatistics
 from tablecrypt.table.partitions import StoredPartitionKey
@@ -62,6 +62,8 @@ if TYPE_CHECKING:
 
 _OF_SPARK: Final = 0
 _OF_PYTHON: Final = 1
+_ONE_BITMAP: Final = struct.pack("<QI", 1, 0)
+"""Before a 32-bit Roaring bitmap it makes a 64-bit one in its portable form: how many there are, and the upper half of their positions."""
 _BROKEN: Final = (pa.ArrowException, ConfigurationError, struct.error, KeyError, IndexError, OSError, OverflowError, TypeError, ValueError)
 
 
@@ -83,11 +85,14 @@ class WrittenFile:
             keeps_lineage: whether the columns of row lineage are in the file.
         """
         try:
-            return self._entry(metadata, sanitize_column_names(metadata.schema()), keeps_lineage)
+            entry = self._entry(metadata, sanitize_column_names(metadata.schema()), keeps_lineage)
         except _BROKEN as error:
             raise FormatError(f"{self.location}: its task's description of it is malformed: {type(error).__name__}") from error
 
-    def _entry(self, metadata: TableMetadata, stored: Schema, keeps_lineage: bool) -> DataFile:
+        check_counts(entry)
+        return entry
+
+    def _entry(self, metadata: TableMetadata, stored: Schema, keeps_lineage: bool) -> EncryptedDataFile:
         statistics = FileStatistics.of(with_lineage(stored) if keeps_lineage else stored, metadata.properties).read(self._parsed_footer())
         statistics = {name: without_lineage_ids(value) for name, value in statistics.items()}
         # Readers would compare with NaN, which is false of everything, and skip files that have matching rows.
@@ -146,7 +151,7 @@ class TaskResult:
 
     attempt: int
     files: list[WrittenFile | FileOfPython]
-    deleted: dict[str, BitMap]
+    deleted: dict[str, BitMap64]
 
 
 def decode_result(content: bytes) -> TaskResult:
@@ -155,7 +160,7 @@ def decode_result(content: bytes) -> TaskResult:
     try:
         attempt, count = parts.count(8), parts.count(4)
         files = [_decoded(parts) for _ in range(count)]
-        deleted = [(parts.sized().decode(), BitMap.deserialize(parts.sized())) for _ in range(parts.count(4))]
+        deleted = [(parts.sized().decode(), _positions(parts.sized())) for _ in range(parts.count(4))]
     except _BROKEN as error:
         raise FormatError(f"a task's result cannot be understood: {type(error).__name__}") from error
 
@@ -261,6 +266,12 @@ def _decoded(parts: _Parts) -> WrittenFile | FileOfPython:
     nan_counts = dict(_nan_counts(parts))
 
     return WrittenFile(location, key_metadata, partition, nan_counts, parts.sized())
+
+
+def _positions(content: bytes) -> BitMap64:
+    # A few bytes can hold 2^32 positions: none of them is taken up one by one. Nor is the wider form made of bytes that are not checked.
+    positions = BitMap.deserialize(content)
+    return BitMap64.deserialize(_ONE_BITMAP + positions.serialize()) if positions else BitMap64()
 
 
 def _nan_counts(parts: _Parts) -> Iterator[tuple[int, int]]:

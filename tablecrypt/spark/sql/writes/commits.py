@@ -532,7 +532,7 @@ def _reported(write: OpenWrite, content: bytes) -> tuple[list[DataFile], dict[st
             files.append(entry)
 
         for location, positions in result.deleted.items():
-            deleted[location] = deleted.get(location, BitMap64()) | BitMap64(positions)
+            deleted[location] = deleted.get(location, BitMap64()) | positions
 
     return files, deleted
 
