@@ -198,6 +198,25 @@ def test_rows_without_a_partition_column_are_in_the_partition_of_its_default(cat
     assert table.scan().to_arrow().to_pylist() == [{"text": CANARY, "pair": None, "region": "north"}]
 
 
+def test_fields_of_structs_partition_rows_whatever_their_names_are_and_whether_the_rows_have_them(catalog: Catalog) -> None:
+    pair = StructType(NestedField(3, "a.b", StringType()), NestedField(4, "left", LongType()))
+    schema = Schema(NestedField(1, "id", LongType()), NestedField(2, "pair", pair))
+    spec = PartitionSpec(PartitionField(3, 1000, IdentityTransform(), "dotted"))
+    table = table_in(catalog, schema, spec)
+    table.append(pa.table({"id": [1], "pair": [{"a.b": CANARY, "left": 1}]}))
+    with table.update_schema() as update:
+        update.add_column(("pair", "later"), LongType(), default_value=7)
+    with table.update_spec() as update_spec:
+        update_spec.add_identity("pair.later")
+    table.append(pa.table({"id": [2, 3], "pair": pa.array([{"left": 2}, None], pa.struct([("left", pa.int64())]))}))
+    table.append(pa.table({"id": [4]}))
+
+    tasks = [task for row in range(1, 5) for task in table.scan(row_filter=f"id = {row}").plan_files()]
+    partitions = [tuple(task.file.partition[at] for at in range(len(task.file.partition))) for task in tasks]
+    assert partitions == [(CANARY,), (None, 7), (None, None), (None, None)]
+    assert ids(table, row_filter="pair.later = 7") == [1, 2]
+
+
 def test_rows_of_no_size_are_written(catalog: Catalog) -> None:
     table = table_in(catalog, Schema(NestedField(1, "nothing", UnknownType())), PartitionSpec())
     table.append(pa.table({"nothing": pa.nulls(2)}))
