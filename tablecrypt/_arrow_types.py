@@ -82,6 +82,9 @@ def cast_rows(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 
 def offsets_from_zero(array: pa.Array) -> pa.Array:
     """Return the offsets of a list or map array as Arrow takes them beside a null mask: no slice, so those of a sliced array are copied."""
+    # Java writes none for no lists, and Arrow would read what lies behind the buffer.
+    if not len(array):
+        return pa.array([0], pa.int64() if pa.types.is_large_list(array.type) else pa.int32())
     return array.offsets if array.offset == 0 else pc.add(array.offsets, pa.scalar(0, array.offsets.type))
 
 

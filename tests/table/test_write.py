@@ -27,6 +27,7 @@ from pyiceberg.types import (
     DateType,
     ListType,
     LongType,
+    MapType,
     NestedField,
     StringType,
     StructType,
@@ -39,6 +40,7 @@ from pyiceberg.types import (
 from pyiceberg.utils.config import Config
 
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
+from tablecrypt.engines.arrow_rows import check_nulls
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.parquet.uniform import UniformParquetFile
 from tablecrypt.table.lineage import with_lineage
@@ -503,3 +505,21 @@ def test_a_null_in_a_required_field_is_written_only_where_its_struct_is_null(cat
     assert [row["all"][0] for row in read] == [row["deep"] for row in read]
     with pytest.raises(pa.ArrowInvalid, match="non-nullable"):
         table.append(rows([None], [False]))
+
+
+def test_lists_without_offsets_as_java_sends_none_are_written(catalog: Catalog) -> None:
+    inner = MapType(11, LongType(), 12, StringType(), value_required=False)
+    schema = Schema(NestedField(1, "id", LongType()), NestedField(2, "all", ListType(10, inner, element_required=False)))
+    table = catalog.create_table("db.t", assign_fresh_schema_ids(schema), properties=ENCRYPTED)
+    arrow = table.schema().as_arrow()
+    kind = arrow.field("all").type
+    entries = pa.array([], pa.struct([kind.value_type.key_field, kind.value_type.item_field]))
+    # What lies behind the empty buffer would be the offsets of maps that are not there.
+    behind = pa.py_buffer(struct.pack("<i", -1))
+    maps = pa.Array.from_buffers(kind.value_type, 0, [None, behind.slice(0, 0)], children=[entries])
+    nothing = pa.Array.from_buffers(kind, 1, [pa.py_buffer(b"\0"), pa.py_buffer(bytes(16))], children=[maps])
+    rows = pa.table([pa.array([1], pa.int64()), nothing], schema=arrow)
+
+    check_nulls(nothing, table.schema().find_field("all"), "all")
+    table.append(rows)
+    assert table.scan().to_arrow().to_pylist() == [{"id": 1, "all": None}]
