@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import math
 import struct
 import uuid
@@ -29,6 +30,7 @@ from pyiceberg.transforms import (
 )
 from pyiceberg.typedef import Record
 from pyiceberg.types import (
+    DateType,
     DoubleType,
     FloatType,
     IcebergType,
@@ -183,6 +185,20 @@ def test_partitions_of_any_value_are_overwritten(catalog: Catalog) -> None:
     assert texts(table) == ["1", "2", "3", "new"]
     table.dynamic_partition_overwrite(ROWS.slice(3).set_column(2, "text", [[f"{CANARY} newer"]]))
     assert texts(table) == ["1", "2", "new", "newer"]
+
+
+@pytest.mark.parametrize("transform", [YearTransform(), MonthTransform(), DayTransform()])
+def test_filters_at_the_first_and_last_day_keep_the_rows_they_ask_for(catalog: Catalog, transform: Transform[Any, Any]) -> None:
+    fields = [NestedField(1, "id", LongType()), NestedField(2, "day", DateType())]
+    table = table_in(catalog, Schema(*fields), PartitionSpec(PartitionField(2, 1000, transform, "part")))
+    days = [dt.date.min, dt.date(2024, 2, 29), dt.date.max]
+    table.append(pa.table({"id": [1, 2, 3], "day": days}))
+    found = {
+        f"day {sign} '{day}'": ids(table, row_filter=f"day {sign} '{day}'") for sign in ("<", "<=", ">", ">=") for day in (days[0], days[2])
+    }
+    assert list(found.values()) == [[], [1, 2], [1], [1, 2, 3], [2, 3], [], [1, 2, 3], [3]]
+    table.delete(f"day <= '{dt.date.max}'")
+    assert not table.scan().count()
 
 
 def test_rows_without_a_partition_column_are_in_the_partition_of_its_default(catalog: Catalog) -> None:
