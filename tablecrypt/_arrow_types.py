@@ -22,7 +22,7 @@ def with_leaves(kind: pa.DataType, leaf: Callable[[pa.DataType], pa.DataType]) -
     if not pa.types.is_nested(kind):
         return leaf(kind)
 
-    before = [kind.key_field, kind.item_field] if pa.types.is_map(kind) else [kind.field(at) for at in range(kind.num_fields)]
+    before = _fields_in(kind)
     after = [field.with_type(with_leaves(field.type, leaf)) for field in before]
     # Not an equal one: Arrow names the values of a map in a struct after the map, and casts rows where that name is another.
     if [field.type for field in before] == [field.type for field in after]:
@@ -40,6 +40,10 @@ def with_leaves(kind: pa.DataType, leaf: Callable[[pa.DataType], pa.DataType]) -
         return pa.list_(*after, kind.list_size)
 
     return leaf(kind)
+
+
+def _fields_in(kind: pa.DataType) -> list[pa.Field]:
+    return [kind.key_field, kind.item_field] if pa.types.is_map(kind) else [kind.field(at) for at in range(kind.num_fields)]
 
 
 def cast_values(array: pa.Array, kind: pa.DataType) -> pa.Array:
@@ -78,7 +82,58 @@ def cast_rows(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 
 def offsets_from_zero(array: pa.Array) -> pa.Array:
     """Return the offsets of a list or map array as Arrow takes them beside a null mask: no slice, so those of a sliced array are copied."""
+    # Java writes none for no lists, and Arrow would read what lies behind the buffer.
+    if not len(array):
+        return pa.array([0], pa.int64() if pa.types.is_large_list(array.type) else pa.int32())
     return array.offsets if array.offset == 0 else pc.add(array.offsets, pa.scalar(0, array.offsets.type))
+
+
+def without_nulls_of_null_structs(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """Return rows in which a required field of a null struct holds an empty value instead of a null, with which Arrow writes no row.
+
+    A null in a struct that is there stays: that one is an error.
+    """
+    if not any(_has_required_values(field.type) for field in rows.schema):
+        return rows
+    columns = [_with_blanks(column, pa.nulls(len(column), pa.bool_()).fill_null(False)) for column in rows.columns]
+    return pa.RecordBatch.from_arrays(columns, schema=rows.schema)
+
+
+def _has_required_values(kind: pa.DataType) -> bool:
+    if not (pa.types.is_struct(kind) or pa.types.is_map(kind) or _is_list(kind)):
+        return False
+    fields = _fields_in(kind)
+    is_required = pa.types.is_struct(kind) and any(not field.nullable for field in fields)
+    return is_required or any(_has_required_values(field.type) for field in fields)
+
+
+def _with_blanks(array: pa.Array, is_absent: pa.Array) -> pa.Array:
+    """`is_absent` says where something is null that the value is in."""
+    kind = array.type
+    if not _has_required_values(kind):
+        return array
+    if pa.types.is_struct(kind):
+        is_absent = pc.or_(is_absent, array.is_null())
+        fields = [_field_with_blanks(array.field(at), field, is_absent) for at, field in enumerate(kind)]
+        return pa.StructArray.from_arrays(fields, fields=list(kind), mask=array.is_null())
+
+    inside = array.items if pa.types.is_map(kind) else array.values
+    present = _with_blanks(inside, pa.nulls(len(inside), pa.bool_()).fill_null(False))
+    if pa.types.is_map(kind):
+        return pa.MapArray.from_arrays(offsets_from_zero(array), array.keys, present, type=kind, mask=array.is_null())
+    made = pa.LargeListArray if pa.types.is_large_list(kind) else pa.ListArray
+    return made.from_arrays(offsets_from_zero(array), present, type=kind, mask=array.is_null())
+
+
+def _field_with_blanks(values: pa.Array, field: pa.Field, is_absent: pa.Array) -> pa.Array:
+    if isinstance(values.type, pa.BaseExtensionType):
+        storage = _field_with_blanks(values.storage, field.with_type(values.type.storage_type), is_absent)
+        return pa.ExtensionArray.from_storage(values.type, storage)
+    if pa.types.is_nested(values.type):
+        return _with_blanks(values, is_absent)
+    if field.nullable or not values.null_count:
+        return values
+    return pc.if_else(is_absent, empty_values(values.type, 1)[0], values)
 
 
 def blank_values(field: pa.Field, length: int) -> pa.Array:

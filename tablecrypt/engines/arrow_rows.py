@@ -102,7 +102,8 @@ def check_nulls(array: pa.Array, field: NestedField, path: str) -> None:
     """Raise ConfigurationError where a column that the table requires holds nulls, or a field in it does."""
     if field.required and array.null_count:
         raise ConfigurationError(f"column {path!r} is required in the table, but the DataFrame has nulls in it")
-    if field.field_type.is_primitive or pa.types.is_null(array.type):
+    # Of no lists, Java writes no offsets that could be followed to their values.
+    if not len(array) or field.field_type.is_primitive or pa.types.is_null(array.type):
         return
     # Arrow stores children for null parents too, and those nulls violate nothing.
     for child, of_table, name in _children(array.drop_null(), field.field_type):

@@ -58,7 +58,7 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from tablecrypt._arrow_types import with_leaves
+from tablecrypt._arrow_types import cast_values, with_leaves
 from tablecrypt.engines.arrow_rows import check_nulls
 from tablecrypt.errors import ConfigurationError
 
@@ -253,7 +253,7 @@ def _for_table(array: pa.Array, wanted: pa.DataType) -> pa.Array:
         return _parsed_uuids(array)
     if _contains_uuid(wanted) and not pa.types.is_null(array.type):
         return _with_nested_uuids(array, wanted)
-    return array if array.type == wanted else array.cast(wanted)
+    return array if array.type == wanted else cast_values(array, wanted)
 
 
 def _is_uuid(arrow: pa.DataType) -> bool:

@@ -188,6 +188,9 @@ def _leaves(path: str, array: pa.Array) -> Iterator[tuple[str, pa.Array]]:
 
 def _of_these_rows(array: pa.MapArray | pa.ListArray | pa.LargeListArray, values: pa.Array) -> pa.Array:
     """Return what the rows of a slice hold, of the values that the whole array holds."""
+    # Java writes no offsets for no lists, and Arrow would read what lies behind the buffer.
+    if not len(array):
+        return values.slice(0, 0)
     start, stop = array.offsets[0].as_py(), array.offsets[-1].as_py()
     return values.slice(start, stop - start)
 

@@ -30,7 +30,7 @@ from pyiceberg.typedef import Record
 from pyiceberg.types import IcebergType, NestedField, TimestampType, UUIDType
 
 from tablecrypt.errors import FormatError
-from tablecrypt.table._pyiceberg.arrow import field_of_arrow_table
+from tablecrypt.keys.nested_columns import path_through_structs
 from tablecrypt.table.filters import is_nano
 
 _BITS: Final = {pa.float32(): pa.int32(), pa.float64(): pa.int64(), pa.date32(): pa.int32()}
@@ -112,15 +112,15 @@ def _numbered(values: pa.ChunkedArray) -> pa.Array:
 
 
 def _partition_values(field: PartitionField, schema: Schema, rows: pa.Table) -> pa.ChunkedArray:
-    name = schema.find_column_name(field.source_id)
-    if name is None:
+    path = path_through_structs(schema, field.source_id)
+    if path is None:
         raise FormatError(
             f"the partition field {field.name} is made of column {field.source_id}, which schema {schema.schema_id} does not have: no row "
             "can be written. Make current a schema that has the column, or a partition spec without the field"
         )
 
     source_type = schema.find_type(field.source_id)
-    source = _as_typed(_source(rows, name, schema.find_field(field.source_id)), source_type)
+    source = _as_typed(_source(rows, path), source_type)
     if is_nano(source_type) and not isinstance(field.transform, (IdentityTransform, VoidTransform)):
         source, source_type = _microseconds(source), TimestampType()
     values = field.transform.pyarrow_transform(source_type)(source)
@@ -128,13 +128,26 @@ def _partition_values(field: PartitionField, schema: Schema, rows: pa.Table) -> 
     return values if isinstance(values, pa.ChunkedArray) else pa.chunked_array([values])
 
 
-def _source(rows: pa.Table, name: str, field: NestedField) -> pa.ChunkedArray:
+def _source(rows: pa.Table, path: list[NestedField]) -> pa.ChunkedArray:
     """Return a source column; where the rows come without it, what is stored for them: its write-default, or null."""
+    column, *inner = path
+    has_column = column.name in rows.column_names
+    source = rows.column(column.name) if has_column else _stored_for(column, pa.chunked_array([pa.repeat(True, rows.num_rows)]))
+
+    # Each name is a step of its own: PyIceberg's text of a path would be cut at dots that are in names.
+    for field in inner:
+        has_field = source.type.get_field_index(field.name) >= 0
+        source = pc.struct_field(source, [field.name]) if has_field else _stored_for(field, source.is_valid())
+    return source
+
+
+def _stored_for(field: NestedField, there: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return what is stored for a field that the rows come without: in rows in which its struct is there, its write-default."""
+    kind = schema_to_pyarrow(field.field_type)
     # The file stores the write-default for these rows, so the partition has to be that of the default too.
-    if {name, name.partition(".")[0]}.isdisjoint(rows.column_names):
-        value = pa.scalar(field.write_default, schema_to_pyarrow(field.field_type))
-        return pa.chunked_array([pa.repeat(value, rows.num_rows)])
-    return field_of_arrow_table(rows, name)
+    if field.write_default is None:
+        return pa.chunked_array([pa.nulls(len(there), kind)])
+    return pc.if_else(there, pa.scalar(field.write_default, kind), pa.scalar(None, kind))
 
 
 def _as_typed(source: pa.ChunkedArray, source_type: IcebergType) -> pa.ChunkedArray:

@@ -56,6 +56,7 @@ from pyiceberg.types import NestedField, StructType
 from pyiceberg.utils.concurrent import ExecutorFactory
 from pyiceberg.utils.config import Config
 
+from tablecrypt._arrow_types import without_nulls_of_null_structs
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
@@ -508,7 +509,7 @@ class DataFileWriter:
         )
         for lineage_field in schema_to_pyarrow(Schema(*self.lineage)):
             stored = stored.append_column(lineage_field, batch.column(lineage_field.name).cast(lineage_field.type))
-        return stored
+        return without_nulls_of_null_structs(stored)
 
     def _schema_as_given(self) -> pa.Schema | None:
         given = self.given_schema

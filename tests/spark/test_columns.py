@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyiceberg.schema import Schema
 from pyiceberg.types import (
+    BooleanType,
     DecimalType,
     FixedType,
     IcebergType,
@@ -141,3 +142,14 @@ def test_a_nested_column_that_does_not_fit_is_named_with_its_path() -> None:
 
     with pytest.raises(ConfigurationError, match=r"column 'c\.inner\.element\.x' is string in the DataFrame, but long in the table"):
         schema_for_table(pa.schema([("c", pa.struct([("inner", pa.list_(pa.struct([("x", pa.string())])))]))]), schema)
+
+
+def test_a_required_field_of_a_null_struct_may_be_null_inside_of_a_map() -> None:
+    pair = StructType(NestedField(4, "flag", BooleanType(), required=True))
+    schema = Schema(NestedField(1, "all", MapType(2, StringType(), 3, pair, value_required=False)))
+    given = pa.struct([pa.field("flag", pa.bool_(), nullable=False)])
+    structs = pa.StructArray.from_arrays([pa.array([None, True])], fields=list(given), mask=pa.array([True, False]))
+    maps = pa.MapArray.from_arrays([0, 2], pa.array(["a", "b"]), structs, type=pa.map_(pa.string(), pa.field("value", given)))
+    batch = pa.RecordBatch.from_arrays([maps], names=["all"])
+    written = batch_for_table(batch, schema_for_table(batch.schema, schema), schema)
+    assert written.to_pylist() == [{"all": [("a", None), ("b", {"flag": True})]}]

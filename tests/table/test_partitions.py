@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import math
 import struct
 import uuid
@@ -29,6 +30,7 @@ from pyiceberg.transforms import (
 )
 from pyiceberg.typedef import Record
 from pyiceberg.types import (
+    DateType,
     DoubleType,
     FloatType,
     IcebergType,
@@ -185,6 +187,20 @@ def test_partitions_of_any_value_are_overwritten(catalog: Catalog) -> None:
     assert texts(table) == ["1", "2", "new", "newer"]
 
 
+@pytest.mark.parametrize("transform", [YearTransform(), MonthTransform(), DayTransform()])
+def test_filters_at_the_first_and_last_day_keep_the_rows_they_ask_for(catalog: Catalog, transform: Transform[Any, Any]) -> None:
+    fields = [NestedField(1, "id", LongType()), NestedField(2, "day", DateType())]
+    table = table_in(catalog, Schema(*fields), PartitionSpec(PartitionField(2, 1000, transform, "part")))
+    days = [dt.date.min, dt.date(2024, 2, 29), dt.date.max]
+    table.append(pa.table({"id": [1, 2, 3], "day": days}))
+    found = {
+        f"day {sign} '{day}'": ids(table, row_filter=f"day {sign} '{day}'") for sign in ("<", "<=", ">", ">=") for day in (days[0], days[2])
+    }
+    assert list(found.values()) == [[], [1, 2], [1], [1, 2, 3], [2, 3], [], [1, 2, 3], [3]]
+    table.delete(f"day <= '{dt.date.max}'")
+    assert not table.scan().count()
+
+
 def test_rows_without_a_partition_column_are_in_the_partition_of_its_default(catalog: Catalog) -> None:
     schema = Schema(NestedField(1, "text", StringType()), NestedField(2, "pair", StructType(NestedField(3, "left", LongType()))))
     table = table_in(catalog, schema, PartitionSpec(PartitionField(3, 1000, IdentityTransform(), "left")))
@@ -196,6 +212,25 @@ def test_rows_without_a_partition_column_are_in_the_partition_of_its_default(cat
     (task,) = table.scan(row_filter="region = 'north' and pair.left is null").plan_files()
     assert task.file.partition == Record(None, "north")
     assert table.scan().to_arrow().to_pylist() == [{"text": CANARY, "pair": None, "region": "north"}]
+
+
+def test_fields_of_structs_partition_rows_whatever_their_names_are_and_whether_the_rows_have_them(catalog: Catalog) -> None:
+    pair = StructType(NestedField(3, "a.b", StringType()), NestedField(4, "left", LongType()))
+    schema = Schema(NestedField(1, "id", LongType()), NestedField(2, "pair", pair))
+    spec = PartitionSpec(PartitionField(3, 1000, IdentityTransform(), "dotted"))
+    table = table_in(catalog, schema, spec)
+    table.append(pa.table({"id": [1], "pair": [{"a.b": CANARY, "left": 1}]}))
+    with table.update_schema() as update:
+        update.add_column(("pair", "later"), LongType(), default_value=7)
+    with table.update_spec() as update_spec:
+        update_spec.add_identity("pair.later")
+    table.append(pa.table({"id": [2, 3], "pair": pa.array([{"left": 2}, None], pa.struct([("left", pa.int64())]))}))
+    table.append(pa.table({"id": [4]}))
+
+    tasks = [task for row in range(1, 5) for task in table.scan(row_filter=f"id = {row}").plan_files()]
+    partitions = [tuple(task.file.partition[at] for at in range(len(task.file.partition))) for task in tasks]
+    assert partitions == [(CANARY,), (None, 7), (None, None), (None, None)]
+    assert ids(table, row_filter="pair.later = 7") == [1, 2]
 
 
 def test_rows_of_no_size_are_written(catalog: Catalog) -> None:

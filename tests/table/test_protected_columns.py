@@ -276,6 +276,15 @@ def test_time_travel_goes_back_over_the_day_on_which_the_column_was_protected(bo
     assert seen.scan(masked="mask").to_duckdb("people").execute(query).fetchall() == shown
 
 
+def test_time_travel_shows_a_column_that_was_dropped_since(people: EncryptedTable, seen_by_analyst: EncryptedTable) -> None:
+    snapshot, before = people.metadata.current_snapshot_id, _all(people)
+    with people.update_schema() as update:
+        update.delete_column("ssn")
+        update.delete_column("person.email")
+    assert _all(people, snapshot_id=snapshot) == before
+    assert _all(cast("EncryptedTable", seen_by_analyst.refresh()), snapshot_id=snapshot) == [_masked(row) for row in before]
+
+
 def test_a_file_that_holds_the_column_under_the_tables_key_is_refused(both: Clients, people: EncryptedTable) -> None:
     """As another engine writes it, or somebody who has the table's key and puts placeholders where values should be."""
     write_as_java_does(people, persons(77))

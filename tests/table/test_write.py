@@ -23,10 +23,24 @@ from pyiceberg.schema import Schema, assign_fresh_schema_ids
 from pyiceberg.table import ALWAYS_TRUE
 from pyiceberg.transforms import BucketTransform, DayTransform, IdentityTransform
 from pyiceberg.typedef import Record
-from pyiceberg.types import DateType, NestedField, TimestampNanoType, TimestampType, TimestamptzNanoType, TimeType
+from pyiceberg.types import (
+    DateType,
+    ListType,
+    LongType,
+    MapType,
+    NestedField,
+    StringType,
+    StructType,
+    TimestampNanoType,
+    TimestampType,
+    TimestamptzNanoType,
+    TimeType,
+    UUIDType,
+)
 from pyiceberg.utils.config import Config
 
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
+from tablecrypt.engines.arrow_rows import check_nulls
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.parquet.uniform import UniformParquetFile
 from tablecrypt.table.lineage import with_lineage
@@ -38,7 +52,7 @@ from tests.support.observed_calls import observed
 from tests.support.plaintext import CANARY
 from tests.support.sample_rows import many_rows
 from tests.support.table_files import Keys, TableFiles
-from tests.support.tables import new_table
+from tests.support.tables import ENCRYPTED, new_table
 
 SCHEMA = Schema(NestedField(1, "id", "long", required=True), NestedField(2, "text", "string"), NestedField(3, "day", "date"))
 ARROW = pa.schema([pa.field("id", pa.int64(), nullable=False), ("text", pa.string()), ("day", pa.date32())])
@@ -464,3 +478,48 @@ def test_appends_and_scans_without_nanoseconds_read_no_configuration(catalog: Ca
         table.append(rows)
         assert catalog.load_table("db.t").scan().to_arrow().num_rows == 2
     assert not looks
+
+
+def test_a_null_in_a_required_field_is_written_only_where_its_struct_is_null(catalog: Catalog) -> None:
+    pair = StructType(NestedField(10, "number", LongType(), required=True), NestedField(11, "ref", UUIDType(), required=True))
+    deep = StructType(NestedField(12, "pair", pair, required=True), NestedField(13, "note", StringType()))
+    listed = ListType(14, deep, element_required=False)
+    schema = Schema(NestedField(1, "id", LongType()), NestedField(2, "deep", deep), NestedField(3, "all", listed))
+    table = catalog.create_table("db.t", assign_fresh_schema_ids(schema), properties=ENCRYPTED)
+    arrow = table.schema().as_arrow()
+    pair_type = arrow.field("deep").type.field("pair").type
+
+    def rows(numbers: list[int | None], missing: list[bool]) -> pa.Table:
+        refs = pa.ExtensionArray.from_storage(pa.uuid(), pa.array([CANARY.encode()[:16]] * len(numbers), pa.binary(16)))
+        pairs = pa.StructArray.from_arrays([pa.array(numbers, pa.int64()), refs], fields=list(pair_type))
+        parts = [pairs, pa.array([CANARY] * len(numbers), pa.large_string())]
+        structs = pa.StructArray.from_arrays(parts, fields=list(arrow.field("deep").type), mask=pa.array(missing))
+        lists = pa.LargeListArray.from_arrays(list(range(len(numbers) + 1)), structs, type=arrow.field("all").type)
+        return pa.table([pa.array(range(len(numbers)), pa.int64()), structs, lists], schema=arrow)
+
+    table.append(rows([7, None], [False, True]).slice(1).combine_chunks())
+    table.append(rows([None, 7, None], [True, False, True]))
+
+    read = table.scan().to_arrow().to_pylist()
+    assert [row["deep"] and row["deep"]["pair"]["number"] for row in read] == [None, 7, None, None]
+    assert [row["all"][0] for row in read] == [row["deep"] for row in read]
+    with pytest.raises(pa.ArrowInvalid, match="non-nullable"):
+        table.append(rows([None], [False]))
+
+
+def test_lists_without_offsets_as_java_sends_none_are_written(catalog: Catalog) -> None:
+    inner = MapType(11, LongType(), 12, StringType(), value_required=False)
+    schema = Schema(NestedField(1, "id", LongType()), NestedField(2, "all", ListType(10, inner, element_required=False)))
+    table = catalog.create_table("db.t", assign_fresh_schema_ids(schema), properties=ENCRYPTED)
+    arrow = table.schema().as_arrow()
+    kind = arrow.field("all").type
+    entries = pa.array([], pa.struct([kind.value_type.key_field, kind.value_type.item_field]))
+    # What lies behind the empty buffer would be the offsets of maps that are not there.
+    behind = pa.py_buffer(struct.pack("<i", -1))
+    maps = pa.Array.from_buffers(kind.value_type, 0, [None, behind.slice(0, 0)], children=[entries])
+    nothing = pa.Array.from_buffers(kind, 1, [pa.py_buffer(b"\0"), pa.py_buffer(bytes(16))], children=[maps])
+    rows = pa.table([pa.array([1], pa.int64()), nothing], schema=arrow)
+
+    check_nulls(nothing, table.schema().find_field("all"), "all")
+    table.append(rows)
+    assert table.scan().to_arrow().to_pylist() == [{"id": 1, "all": None}]

@@ -5,7 +5,8 @@ more. Spark pushes filters down by name, in each file: had two columns swapped n
 row groups by the statistics of the other, and rows would silently be missing. So a column is read under its real name only if, in every
 schema that the table ever had, it and all within it had the names that they have now, and nothing else had them; writers replace some
 characters, and those names count too. Nor may its type have changed: Spark would write the filter's value in the narrower type of an old
-file. Any other column is read under a name that no file knows, which turns the pushing down off for it, and is renamed afterwards.
+file. Any other column is read under a name that no file knows, which turns the pushing down off for it, and is renamed afterwards. So are
+the fields in its structs: of a field in a file Spark takes the type by name, and by id only where the schema lacks the name.
 
 Writing: names are stored as PyIceberg and Iceberg Java store them, with characters replaced that Avro does not take ("a.b" is a_x2Eb). The
 ids of list elements and map keys and values are given beside Spark's schema, by Parquet path:
@@ -101,9 +102,9 @@ def schema_json(fields: Iterable[NestedField], names: Mapping[int, str] | None =
 
     Args:
         fields: the columns.
-        names: by field id, what they are called; None for their own names.
+        names: by field id, what they and fields in their structs are called, those that are not called by their own names.
     """
-    return json.dumps(_struct([(field.name if names is None else names[field.field_id], field) for field in fields]))
+    return json.dumps(_struct(fields, names or {}))
 
 
 def _leaves(iceberg: IcebergType, path: str) -> Iterator[tuple[str, IcebergType]]:
@@ -119,32 +120,32 @@ def _leaves(iceberg: IcebergType, path: str) -> Iterator[tuple[str, IcebergType]
         yield path, iceberg
 
 
-def _struct(fields: list[tuple[str, NestedField]]) -> dict[str, Any]:
+def _struct(fields: Iterable[NestedField], names: Mapping[int, str]) -> dict[str, Any]:
     return {
         "type": "struct",
         "fields": [
             {
-                "name": name,
-                "type": _type(field.field_type, field.name),
+                "name": names.get(field.field_id, field.name),
+                "type": _type(field.field_type, field.name, names),
                 "nullable": not field.required,
                 "metadata": {"parquet.field.id": field.field_id},
             }
-            for name, field in fields
+            for field in fields
         ],
     }
 
 
-def _type(iceberg: IcebergType, name: str) -> Any:
+def _type(iceberg: IcebergType, name: str, names: Mapping[int, str]) -> Any:
     if isinstance(iceberg, StructType):
-        return _struct([(field.name, field) for field in iceberg.fields])
+        return _struct(iceberg.fields, names)
     if isinstance(iceberg, ListType):
-        return {"type": "array", "elementType": _type(iceberg.element_type, name), "containsNull": not iceberg.element_required}
+        return {"type": "array", "elementType": _type(iceberg.element_type, name, names), "containsNull": not iceberg.element_required}
 
     if isinstance(iceberg, MapType):
         return {
             "type": "map",
-            "keyType": _type(iceberg.key_type, name),
-            "valueType": _type(iceberg.value_type, name),
+            "keyType": _type(iceberg.key_type, name, names),
+            "valueType": _type(iceberg.value_type, name, names),
             "valueContainsNull": not iceberg.value_required,
         }
 
@@ -159,7 +160,7 @@ def _type(iceberg: IcebergType, name: str) -> Any:
 
 
 def stored_names(fields: Iterable[NestedField], history: Iterable[Schema], token: str) -> dict[int, str]:
-    """Return, by field id, the name to read each top-level column under.
+    """Return, by field id, the name to read each top-level column under, and the fields within it if that is not its own name.
 
     Args:
         fields: the columns to read.
@@ -170,11 +171,12 @@ def stored_names(fields: Iterable[NestedField], history: Iterable[Schema], token
     # A schema that was removed may have had these names for other columns, in files that are still there.
     steady = _steady_ids(schemas) if _is_complete(schemas) else set()
 
-    def name(field: NestedField) -> str:
-        is_safe = field.name.lower() not in _RESERVED and Schema(field).field_ids <= steady
-        return field.name if is_safe else f"{token}_{field.field_id}"
-
-    return {field.field_id: name(field) for field in fields}
+    names: dict[int, str] = {}
+    for field in fields:
+        all_within = Schema(field).field_ids
+        is_safe = field.name.lower() not in _RESERVED and all_within <= steady
+        names |= {field.field_id: field.name} if is_safe else {each: f"{token}_{each}" for each in all_within}
+    return names
 
 
 def _is_complete(schemas: list[Schema]) -> bool:

@@ -4,7 +4,6 @@ ArrowScan: _downcast_ns_timestamp_to_us              a plain table's ORC, when i
 ArrowProjectionVisitor: _cast_if_needed, _construct_field
 _check_pyarrow_schema_compatible                     what PyIceberg accepts as a DataFrame, we accept
 _get_column_projection_values                        identity-partition columns
-_get_field_from_arrow_table                          partition columns inside of structs, and with dots in their names
 _get_parquet_writer_kwargs                           the same write.parquet.* options as PyIceberg's writer
 _InclusiveMetricsEvaluator                           which data files a filter's statistics rule out
 _read_deletes                                        what a plain table's position deletes say, when it is migrated
@@ -23,7 +22,6 @@ from pyiceberg.io.fileformat import FileFormatModel
 from pyiceberg.io.pyarrow import ArrowAccessor, ArrowProjectionVisitor, ArrowScan, pyarrow_to_schema, schema_to_pyarrow
 from pyiceberg.io.pyarrow import _check_pyarrow_schema_compatible as check_pyarrow_schema_compatible
 from pyiceberg.io.pyarrow import _get_column_projection_values as column_projection_values
-from pyiceberg.io.pyarrow import _get_field_from_arrow_table as field_of_arrow_table
 from pyiceberg.io.pyarrow import _get_parquet_writer_kwargs as parquet_writer_kwargs
 from pyiceberg.io.pyarrow import _read_deletes as read_plain_deletes
 from pyiceberg.schema import Schema, visit_with_partner
@@ -43,7 +41,6 @@ __all__ = [
     "check_pyarrow_schema_compatible",
     "check_types",
     "column_projection_values",
-    "field_of_arrow_table",
     "has_nanosecond_columns",
     "parquet_writer_kwargs",
     "read_plain_deletes",

@@ -30,7 +30,6 @@ from pyiceberg.expressions.visitors import (
     bind,
     expression_evaluator,
     extract_field_ids,
-    inclusive_projection,
     rewrite_not,
     visit,
 )
@@ -60,6 +59,7 @@ from tablecrypt.manifests.avro_columns import NULL, Mask, Numbers
 from tablecrypt.manifests.entries import Column, Entries, Statistics
 from tablecrypt.manifests.records import EncryptedDataFile, in_literals
 from tablecrypt.table._pyiceberg.arrow import InclusiveMetricsEvaluator
+from tablecrypt.table.filters import of_partitions
 
 _Values: TypeAlias = npt.NDArray[Any]
 _STORED: Final[dict[type[IcebergType], tuple[str, ...]]] = {
@@ -172,7 +172,7 @@ class FileFilter:
             ) from error
 
     def _partition_filter(self, spec_id: int) -> BooleanExpression:
-        projected = inclusive_projection(self._schema, self.telling_specs[spec_id], self._case_sensitive)(self._row_filter)
+        projected = of_partitions(self._row_filter, self.telling_specs[spec_id], self._schema, self._case_sensitive)
         return And(projected, self._of_partitions.get(spec_id, ALWAYS_TRUE))
 
     def _partition_evaluator(self, spec_id: int) -> Callable[[Record], bool] | None:

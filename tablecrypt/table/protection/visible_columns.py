@@ -146,10 +146,12 @@ def visible_columns(metadata: TableMetadata, io: EncryptingFileIO, projected: Sc
         KeyIdChangedError: the properties protect a column less than somebody with its key has declared.
     """
     schema = metadata.schema()
-    around = all_ancestors(schema)
+    around = {**all_ancestors(projected), **all_ancestors(schema)}
     # A filter on a struct compares all that lies in it.
     within = {each for each in schema.field_ids if filtered.intersection(around[each])} if filtered else set()
-    policy = policy_of(metadata, {*projected.field_ids, *filtered, *within})
+    policy_of(metadata, {*projected.field_ids, *filtered, *within})
+    # Not by the current schema alone: a snapshot has columns that were dropped since, and files have their hidden columns.
+    policy = ColumnPolicy.from_properties(metadata.properties)
     keys = _keys(metadata, io)
     looked_at = {each for field_id in filtered for each in (field_id, *around.get(field_id, ()))}
     looked_at |= {each for each in policy.columns if filtered.intersection(around.get(each, ()))}
@@ -158,8 +160,7 @@ def visible_columns(metadata: TableMetadata, io: EncryptingFileIO, projected: Sc
     check_declared(metadata, io, needed, writing=False)
     # Arrow reads a struct whole: what lies beside the fields that are asked for is masked, whoever asks.
     denied = {field_id for field_id in needed if not _may_read(keys, policy, field_id, masked, looked_at)}
-    # Not by the current schema alone: files have hidden columns of columns that were dropped since.
-    everything = frozenset({*ColumnPolicy.from_properties(metadata.properties).columns, *policy.former})
+    everything = frozenset(_every(policy))
     touched = {*projected.field_ids, *looked_at}
     beside = {each for each in _every(policy) - needed if not touched.isdisjoint(around.get(each, ()))}
     if any(around.get(each) for each in touched):

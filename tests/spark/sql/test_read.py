@@ -203,7 +203,8 @@ def _rename(table: Table, *names: tuple[str, str]) -> None:
 
 
 def test_columns_that_were_added_renamed_swapped_and_widened_are_read_right(spark: SparkSession, prod: Lake, new_name: str) -> None:
-    inner = StructType(NestedField(5, "x", IntegerType()), NestedField(6, "y", IntegerType()))
+    # Of two types, as Spark knows a field of a file by its name before it looks at the id.
+    inner = StructType(NestedField(5, "x", IntegerType()), NestedField(6, "y", LongType()))
     fields = [NestedField(1, "number", IntegerType()), NestedField(2, "b", LongType()), NestedField(3, "c", LongType())]
     table = prod.catalog.create_table(new_name, Schema(*fields, NestedField(4, "s", inner)), properties=KEY)
     old = [{"number": 1, "b": 10, "c": 1000, "s": {"x": 1, "y": 100}}, {"number": 2, "b": 11, "c": 1001, "s": None}]

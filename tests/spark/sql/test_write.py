@@ -399,6 +399,20 @@ def test_a_column_that_a_statement_leaves_out_gets_its_default(spark: SparkSessi
     assert_same_rows(spark.table(name).toArrow().cast(table.scan().to_arrow().schema), table.scan().to_arrow())
 
 
+def test_rows_are_in_their_own_partition_whatever_value_the_first_row_of_a_task_has(spark: SparkSession, prod: Lake, new_name: str) -> None:
+    spark.sql(
+        f"CREATE TABLE prod.{new_name} (id int, part decimal(20, 0)) PARTITIONED BY (part) "
+        "TBLPROPERTIES ('encryption.key-id' = 'alias/orders', 'write.distribution-mode' = 'none')"
+    )
+    # Each pair has one hash code.
+    for values in ("(1, NULL), (2, -1BD)", "(3, 1BD), (4, 4294967296BD)"):
+        spark.sql(f"INSERT INTO prod.{new_name} SELECT /*+ COALESCE(1) */ id, part FROM VALUES {values} AS v(id, part)")
+
+    rows = spark.sql(f"SELECT id, _partition.part FROM prod.{new_name} ORDER BY id").collect()
+    assert [(row.id, row.part) for row in rows] == [(1, None), (2, Decimal(-1)), (3, Decimal(1)), (4, Decimal(2**32))]
+    assert spark.sql(f"SELECT id FROM prod.{new_name} WHERE part IN (-1, 4294967296) ORDER BY id").collect() == [(2,), (4,)]
+
+
 @pytest.mark.parametrize("mode", ["merge-on-read", "copy-on-write"])
 def test_rows_of_the_partition_of_null_are_changed_as_all_others(spark: SparkSession, prod: Lake, new_name: str, mode: str) -> None:
     name = f"prod.{new_name}"

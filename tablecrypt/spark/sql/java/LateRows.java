@@ -26,7 +26,7 @@ class LateRows {
     sorter = UnsafeExternalRowSorter.createWithRecordComparator(rows, new Comparators(), PrefixComparators.LONG, prefix, pageSize, true);
   }
 
-  /** @param partition the same number for all rows of a partition, and hardly for those of another */
+  /** @param partition the same number for all rows of a partition, and seldom for those of another */
   void add(InternalRow row, long partition) throws IOException {
     prefix.of = partition;
     sorter.insertRow(projection.apply(row));

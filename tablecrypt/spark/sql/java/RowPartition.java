@@ -119,7 +119,17 @@ class RowPartition implements Serializable {
     return content.toByteArray();
   }
 
-  /** A number of the partition moved to, which hardly another one has. */
+  /** The values of the partition moved to, to ask later whether a row is there again. */
+  Object[] here() {
+    return current;
+  }
+
+  /** Whether the partition moved to has these values. */
+  boolean isAt(Object[] values) {
+    return Arrays.deepEquals(values, current);
+  }
+
+  /** A number of the partition moved to. Another partition may have it too: it brings rows together, and says nothing of where they belong. */
   long number() {
     long number = 0;
     for (int index = 0; index < current.length; index++) {
@@ -135,7 +145,14 @@ class RowPartition implements Serializable {
     if (value instanceof byte[]) {
       return XXH64.hashUnsafeBytes(value, Platform.BYTE_ARRAY_OFFSET, ((byte[]) value).length, seed);
     }
-    return XXH64.hashLong(value == null ? -1 : value instanceof Long ? ((Long) value).longValue() : value.hashCode(), seed);
+    if (value instanceof Decimal) {
+      return hashed(singleValue(value), seed);
+    }
+    if (value == null) {
+      // Of four bytes, as no value's is.
+      return XXH64.hashInt(0, seed);
+    }
+    return XXH64.hashLong(value instanceof Long ? ((Long) value).longValue() : value.hashCode(), seed);
   }
 
   /** Forget the partition moved to: the next row is of another one. */

@@ -33,7 +33,7 @@ class SqlWriter implements DeltaWriter {
   private final GenericInternalRow lineage = new GenericInternalRow(new Object[2]);
   private final boolean groups;
   private boolean started = false;
-  private long first;
+  private Object[] first;
   private long number;
   private boolean isLate = false;
   private LateRows late;
@@ -113,14 +113,15 @@ class SqlWriter implements DeltaWriter {
 
   /** Rows of the first partition are written as they come. With rows of others between them they would be in many files: those come late. */
   private void startPartition() throws IOException {
-    number = partition.number();
     if (!started || !groups) {
-      first = number;
+      first = partition.here();
       started = true;
       files.startPartition(partition.values());
       return;
     }
-    isLate = number != first;
+    number = partition.number();
+    // By the values: a row whose partition has only the number of the first would be in the first's file, where no filter looks for it.
+    isLate = !partition.isAt(first);
     if (isLate && late == null) {
       late = new LateRows(job.schema());
     }

@@ -15,7 +15,6 @@ from typing import Any, Final
 
 import pyiceberg.expressions
 from pyiceberg.expressions import AlwaysTrue, BooleanExpression
-from pyiceberg.expressions.visitors import inclusive_projection
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata
@@ -23,6 +22,7 @@ from pyiceberg.transforms import BucketTransform, DayTransform, HourTransform, M
 from pyiceberg.types import UUIDType
 
 from tablecrypt.spark.sql.scans.filters import SWAPPED, Predicate, UntranslatedError, expression_of, field_at, literal_of, parts_of
+from tablecrypt.table.filters import of_partitions
 
 # PyIceberg's expressions take positional arguments, which their annotations do not show.
 ice: Any = pyiceberg.expressions
@@ -150,7 +150,7 @@ class _Projection:
 
     def _of_column(self, predicate: Predicate, negated: bool) -> BooleanExpression:
         expression = expression_of({"op": "NOT", "args": [predicate]} if negated else predicate, self._read, self._table)
-        return inclusive_projection(self._table, self._spec)(expression)
+        return of_partitions(expression, self._spec, self._table)
 
     def _of_value(self, operator: str, arguments: Sequence[Predicate], negated: bool) -> BooleanExpression:
         if not is_term(arguments[0]):

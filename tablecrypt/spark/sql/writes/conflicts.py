@@ -18,7 +18,7 @@ from typing import Final
 
 from pyiceberg.exceptions import ValidationException
 from pyiceberg.expressions import AlwaysTrue, BooleanExpression
-from pyiceberg.expressions.visitors import expression_evaluator, inclusive_projection
+from pyiceberg.expressions.visitors import expression_evaluator
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import DataFile, DataFileContent, ManifestEntryStatus
 from pyiceberg.schema import Schema
@@ -30,6 +30,7 @@ from tablecrypt.errors import ConfigurationError
 from tablecrypt.keys.column_keys import told_until
 from tablecrypt.manifests.records import EncryptedDataFile, in_literals, partition_values
 from tablecrypt.table._pyiceberg.arrow import InclusiveMetricsEvaluator
+from tablecrypt.table.filters import of_partitions
 from tablecrypt.table.planning import telling
 
 Matches = Callable[[TableMetadata, DataFile], bool]
@@ -142,7 +143,7 @@ def _values(file: DataFile) -> Sequence[object]:
 
 def _partition_matches(metadata: TableMetadata, schema: Schema, row_filter: BooleanExpression, file: DataFile) -> bool:
     spec = telling(metadata.specs()[file.spec_id], told_until(metadata.properties, schema))
-    projected = inclusive_projection(schema, spec)(row_filter)
+    projected = of_partitions(row_filter, spec, schema)
     if isinstance(projected, AlwaysTrue):
         return True
     return expression_evaluator(Schema(*spec.partition_type(schema).fields), projected, True)(in_literals(file.partition))
