@@ -67,9 +67,8 @@ from pyiceberg.expressions.literals import (
     StringLiteral,
     TimestampLiteral,
 )
-from pyiceberg.expressions.visitors import bind, extract_field_ids, inclusive_projection, rewrite_not
+from pyiceberg.expressions.visitors import bind, extract_field_ids, rewrite_not
 from pyiceberg.io.pyarrow import schema_to_pyarrow
-from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema, prune_columns
 from pyiceberg.typedef import EMPTY_DICT, Record
 from pyiceberg.types import (
@@ -244,15 +243,6 @@ def _nanoseconds(literal: Any, column: IcebergType) -> Any:
 def is_nano(kind: IcebergType) -> bool:
     """Whether a column of this type holds nanoseconds."""
     return isinstance(kind, (TimestampNanoType, TimestamptzNanoType))
-
-
-def of_partitions(row_filter: BooleanExpression, spec: PartitionSpec, schema: Schema, case_sensitive: bool = True) -> BooleanExpression:
-    """Return what a filter says of a spec's partitions, which is true of every one with rows that it keeps."""
-    try:
-        return inclusive_projection(schema, spec, case_sensitive)(row_filter)
-    except OverflowError:
-        # PyIceberg counts years and months by Python's dates: the moment beside the first or last of them is none. Nothing is ruled out.
-        return AlwaysTrue()
 
 
 def partitions_filter(partitions: Iterable[Record], fields: Sequence[str]) -> BooleanExpression:

@@ -509,7 +509,9 @@ class DataFileWriter:
         )
         for lineage_field in schema_to_pyarrow(Schema(*self.lineage)):
             stored = stored.append_column(lineage_field, batch.column(lineage_field.name).cast(lineage_field.type))
-        return without_nulls_of_null_structs(stored)
+
+        is_flat = all(field.field_type.is_primitive for field in self.file_schema.fields)
+        return stored if is_flat else without_nulls_of_null_structs(stored)
 
     def _schema_as_given(self) -> pa.Schema | None:
         given = self.given_schema

@@ -13,9 +13,17 @@ import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.schema import Schema
+from pyiceberg.table import CommitTableResponse, Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.statistics import PartitionStatisticsFile, StatisticsFile
-from pyiceberg.table.update import AddSchemaUpdate, RemovePropertiesUpdate, SetCurrentSchemaUpdate, SetPropertiesUpdate, TableUpdate
+from pyiceberg.table.update import (
+    AddSchemaUpdate,
+    RemovePropertiesUpdate,
+    SetCurrentSchemaUpdate,
+    SetPropertiesUpdate,
+    TableRequirement,
+    TableUpdate,
+)
 
 from tablecrypt.errors import ConfigurationError, FormatError, KeyIdChangedError, KeyNotFoundError, PlaintextRefusedError
 from tablecrypt.keys.key_ring import is_copy
@@ -28,8 +36,9 @@ from tablecrypt.table.updates import (
     check_table_properties,
     may_change_declarations,
 )
+from tablecrypt_catalog.sql import EncryptedInMemoryCatalog
 from tests.support.protected_tables import EMAIL, SSN, clients, commit_column_keys, protected_table
-from tests.support.tables import memory_catalog, metadata_of, new_table
+from tests.support.tables import ids, memory_catalog, metadata_of, new_table
 
 KEY_ID = "encryption.key-id"
 NAME_MAPPING = "schema.name-mapping.default"
@@ -186,6 +195,31 @@ def test_a_commit_that_others_were_faster_than_says_which_property_allows_more_a
     with pytest.raises(CommitFailedException, match=r"write again, or set its property commit\.retry\.num-retries above 0$"):
         table.append(rows)
     assert len(catalog.load_table("db.t").scan().to_arrow()) == 1
+
+
+class _SentTwice(EncryptedInMemoryCatalog):
+    """Each commit comes twice, as through a gateway that sends a request again: the second is refused, and its answer is what is seen."""
+
+    def commit_table(
+        self, table: Table, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
+    ) -> CommitTableResponse:
+        super().commit_table(table, requirements, updates)
+        return super().commit_table(table, requirements, updates)
+
+
+@pytest.mark.parametrize("retries", ["0", "1"])
+def test_a_commit_that_landed_before_it_was_refused_is_done_and_done_once(tmp_path: Path, retries: str) -> None:
+    rows, properties = pa.table({"id": [1, 2]}), {"commit.retry.num-retries": retries, "commit.retry.min-wait-ms": "1"}
+    catalog = _SentTwice("memory", **memory_catalog(tmp_path).properties)
+    catalog.create_namespace("db")
+    table = new_table(catalog, schema=rows.schema, properties=properties)
+
+    table.append(rows)
+    table.delete("id = 1")
+    table.overwrite(rows.slice(0, 1), overwrite_filter="id = 7")
+
+    assert ids(table) == ids(catalog.load_table("db.t")) == [1, 2]
+    assert len(table.snapshots()) == 3
 
 
 def test_a_commit_sets_only_properties_that_can_be_read_and_keeps_what_is_there(metadata: EncryptedTableMetadata) -> None:

@@ -30,7 +30,7 @@ from functools import cached_property
 from typing import Any, Final, TypeVar, cast
 
 from pydantic import BaseModel
-from pyiceberg.exceptions import CommitFailedException, ValidationException
+from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException, ValidationException
 from pyiceberg.expressions import BooleanExpression
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import DataFile, ManifestEntry, ManifestFile
@@ -39,7 +39,7 @@ from pyiceberg.table import ALWAYS_TRUE, CreateTableTransaction, DataScan, FileS
 from pyiceberg.table import _parse_row_filter as parse_row_filter
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import IsolationLevel, Operation, Summary
-from pyiceberg.table.update import TableRequirement, TableUpdate, UpdatesAndRequirements
+from pyiceberg.table.update import AddSnapshotUpdate, TableRequirement, TableUpdate, UpdatesAndRequirements
 from pyiceberg.table.update import _apply_table_update as apply_table_update
 from pyiceberg.table.update import _TableMetadataUpdateContext as TableMetadataUpdateContext
 from pyiceberg.table.update.snapshot import ExpireSnapshots, UpdateSnapshot, _DeleteFiles, _SnapshotProducer
@@ -119,6 +119,12 @@ class ProducerAdapter(_SnapshotProducer[Any]):
 
     def _validate_concurrency(self) -> None:
         self.check_concurrency()
+
+    def _clean_all_uncommitted(self) -> None:
+        transaction = self._transaction
+        # A commit may have landed that was told as failed. Of its files, the table would name those that are deleted here.
+        if not (isinstance(transaction, TransactionAdapter) and transaction.has_landed()):
+            super()._clean_all_uncommitted()
 
     def collect_manifests(self) -> list[ManifestFile]:
         """Return every manifest of the new snapshot, new ones written.
@@ -316,6 +322,7 @@ class TransactionAdapter(Transaction):
 
     _staged: tuple[TableMetadata, tuple[TableUpdate, ...], TableMetadata] | None = None
     _checks: tuple[Callable[[TableMetadata], None], ...] = ()
+    _landed: bool | None = None
     gives_up_on: type[CommitFailedException] | None = None
     """The failures that no retry of a commit ends, as the same files would be committed again."""
 
@@ -355,6 +362,9 @@ class TransactionAdapter(Transaction):
         try:
             super().commit_transaction()
         except CommitFailedException as error:
+            if self._landed:
+                self._failed, self._snapshot_producers, self._updates, self._requirements = False, [], (), ()
+                return self._callers
             # Without a producer of snapshots PyIceberg does not try again, so a message about retries would be wrong.
             if not self._snapshot_producers or (self.gives_up_on is not None and isinstance(error, self.gives_up_on)):
                 raise
@@ -365,6 +375,27 @@ class TransactionAdapter(Transaction):
         finally:
             self._hand_back()
         return self._callers
+
+    def has_landed(self) -> bool:
+        """Whether the table has the snapshots of a commit that failed: something between here and the catalog may have sent it twice.
+
+        Raises:
+            CommitStateUnknownException: the table cannot be loaded.
+        """
+        if self._landed is None and not isinstance(self._table, StagedTable):
+            try:
+                self._table.refresh()
+            except Exception as error:
+                name = ".".join(self._table.name())
+                raise CommitStateUnknownException(
+                    f"{name}: the commit failed and may have landed: the table cannot be loaded: {error}"
+                ) from error
+            self._landed = self._is_in_the_table()
+        return bool(self._landed)
+
+    def _is_in_the_table(self) -> bool:
+        made = [update.snapshot.snapshot_id for update in self._updates if isinstance(update, AddSnapshotUpdate)]
+        return bool(made) and all(self._table.metadata.snapshot_by_id(each) is not None for each in made)
 
     def _hand_back(self) -> None:
         """Bring the table that was given up to date, unless others have done so with something newer."""
@@ -404,6 +435,11 @@ class TransactionAdapter(Transaction):
         self._checks = (*self._checks, check)
 
     def _rebuild_snapshot_updates(self) -> None:
+        # PyIceberg has looked for a snapshot of every part of the change, and a part that finds no rows to delete makes none. Once more,
+        # the rows would be there twice.
+        if self._is_in_the_table():
+            self._landed = True
+            raise CommitFailedException("the commit has landed")
         # Checked on the new base before the attempt writes a manifest for it.
         for check in self._checks:
             check(self._table.metadata)

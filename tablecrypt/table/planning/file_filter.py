@@ -30,6 +30,7 @@ from pyiceberg.expressions.visitors import (
     bind,
     expression_evaluator,
     extract_field_ids,
+    inclusive_projection,
     rewrite_not,
     visit,
 )
@@ -59,7 +60,6 @@ from tablecrypt.manifests.avro_columns import NULL, Mask, Numbers
 from tablecrypt.manifests.entries import Column, Entries, Statistics
 from tablecrypt.manifests.records import EncryptedDataFile, in_literals
 from tablecrypt.table._pyiceberg.arrow import InclusiveMetricsEvaluator
-from tablecrypt.table.filters import of_partitions
 
 _Values: TypeAlias = npt.NDArray[Any]
 _STORED: Final[dict[type[IcebergType], tuple[str, ...]]] = {
@@ -88,6 +88,15 @@ class FileCondition:
 
     row_filter: BooleanExpression
     of_partitions: Mapping[int, BooleanExpression] = field(default_factory=dict)
+
+
+def of_partitions(row_filter: BooleanExpression, spec: PartitionSpec, schema: Schema, case_sensitive: bool = True) -> BooleanExpression:
+    """Return what a filter says of a spec's partitions, which is true of every one with rows that it keeps."""
+    try:
+        return inclusive_projection(schema, spec, case_sensitive)(row_filter)
+    except OverflowError:
+        # PyIceberg counts years and months by Python's dates: the moment beside the first or last of them is none. Nothing is ruled out.
+        return AlwaysTrue()
 
 
 class FileFilter:

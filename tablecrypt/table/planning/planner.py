@@ -403,7 +403,7 @@ class ScanPlanner:
         try:
             return evaluator.residual_for(in_literals(partition))
         except OverflowError:
-            # As in the filter of partitions (table/filters.py).
+            # As in the filter of partitions (file_filter.py).
             return self.row_filter
         except TypeError:
             # PyIceberg compares a partition's null by < and >, which Python cannot: so all of the filter is left to look at.

@@ -22,7 +22,7 @@ from pyiceberg.transforms import BucketTransform, DayTransform, HourTransform, M
 from pyiceberg.types import UUIDType
 
 from tablecrypt.spark.sql.scans.filters import SWAPPED, Predicate, UntranslatedError, expression_of, field_at, literal_of, parts_of
-from tablecrypt.table.filters import of_partitions
+from tablecrypt.table.planning.file_filter import of_partitions
 
 # PyIceberg's expressions take positional arguments, which their annotations do not show.
 ice: Any = pyiceberg.expressions

@@ -30,8 +30,8 @@ from tablecrypt.errors import ConfigurationError
 from tablecrypt.keys.column_keys import told_until
 from tablecrypt.manifests.records import EncryptedDataFile, in_literals, partition_values
 from tablecrypt.table._pyiceberg.arrow import InclusiveMetricsEvaluator
-from tablecrypt.table.filters import of_partitions
 from tablecrypt.table.planning import telling
+from tablecrypt.table.planning.file_filter import of_partitions
 
 Matches = Callable[[TableMetadata, DataFile], bool]
 _SHOWN: Final = 3
