@@ -34,6 +34,7 @@ from pyiceberg.types import (
     DoubleType,
     FloatType,
     IcebergType,
+    IntegerType,
     LongType,
     NestedField,
     StringType,
@@ -199,6 +200,23 @@ def test_filters_at_the_first_and_last_day_keep_the_rows_they_ask_for(catalog: C
     assert list(found.values()) == [[], [1, 2], [1], [1, 2, 3], [2, 3], [], [1, 2, 3], [3]]
     table.delete(f"day <= '{dt.date.max}'")
     assert not table.scan().count()
+
+
+@pytest.mark.parametrize("kind", [IntegerType(), LongType()])
+def test_the_smallest_whole_numbers_are_found_in_the_partition_that_is_nearly_the_greatest(catalog: Catalog, kind: IcebergType) -> None:
+    schema = Schema(NestedField(1, "id", kind), NestedField(2, "text", StringType()))
+    spec = PartitionSpec(PartitionField(1, 1000, TruncateTransform(10), "tens"))
+    table = catalog.create_table("db.tens", schema, partition_spec=spec, properties=ENCRYPTED)
+    least = -(2**31) if isinstance(kind, IntegerType) else -(2**63)
+    table.append(pa.table({"id": [least, 5, 200], "text": [CANARY] * 3}, schema=schema.as_arrow()))
+
+    for row_filter, found in ((f"id = {least}", [least]), ("id < 7", [least, 5]), ("id > 100", [200]), (f"id in (5, {least})", [least, 5])):
+        assert ids(table, row_filter=row_filter) == found
+        assert table.scan(row_filter).count() == len(found)
+
+    table.delete("id < 7")
+
+    assert ids(table) == [200]
 
 
 def test_rows_without_a_partition_column_are_in_the_partition_of_its_default(catalog: Catalog) -> None:

@@ -23,7 +23,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 from pyiceberg.conversions import from_bytes
-from pyiceberg.expressions import AlwaysTrue, And, BooleanExpression, BoundTerm
+from pyiceberg.expressions import AlwaysTrue, And, BooleanExpression, BoundTerm, EqualTo, Or, Reference
 from pyiceberg.expressions.visitors import (
     IN_PREDICATE_LIMIT,
     BoundBooleanExpressionVisitor,
@@ -37,7 +37,7 @@ from pyiceberg.expressions.visitors import (
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import ALWAYS_TRUE
-from pyiceberg.transforms import VoidTransform
+from pyiceberg.transforms import TruncateTransform, VoidTransform
 from pyiceberg.typedef import EMPTY_DICT, KeyDefaultDict, LiteralValue, Record
 from pyiceberg.types import (
     DateType,
@@ -93,10 +93,35 @@ class FileCondition:
 def of_partitions(row_filter: BooleanExpression, spec: PartitionSpec, schema: Schema, case_sensitive: bool = True) -> BooleanExpression:
     """Return what a filter says of a spec's partitions, which is true of every one with rows that it keeps."""
     try:
-        return inclusive_projection(schema, spec, case_sensitive)(row_filter)
+        projected = inclusive_projection(schema, spec, case_sensitive)(row_filter)
     except OverflowError:
         # PyIceberg counts years and months by Python's dates: the moment beside the first or last of them is none. Nothing is ruled out.
         return AlwaysTrue()
+
+    for name, value in overflowed(spec, schema).items():
+        projected = Or(projected, EqualTo(Reference(name), value))  # type: ignore[call-arg]
+    return projected
+
+
+def overflowed(spec: PartitionSpec, schema: Schema) -> dict[str, int]:
+    """Return, by name, what each field that truncates whole numbers has for the smallest of them: nearly the greatest of their type.
+
+    Truncated, they would be smaller than all that the type holds. PyIceberg's filters of partitions know nothing of it.
+    """
+    found: dict[str, int] = {}
+    for each in spec.fields:
+        if not isinstance(each.transform, TruncateTransform) or schema.find_column_name(each.source_id) is None:
+            continue
+        kind = schema.find_type(each.source_id)
+        if not isinstance(kind, (IntegerType, LongType)):
+            continue
+
+        bits = 32 if isinstance(kind, IntegerType) else 64
+        least = -(2 ** (bits - 1))
+        if beyond := least % each.transform.width:
+            found[each.name] = least - beyond + 2**bits
+
+    return found
 
 
 class FileFilter:
@@ -136,6 +161,7 @@ class FileFilter:
         self._of_partition: dict[int, Callable[[Record], bool] | None] = KeyDefaultDict(self._partition_evaluator)
         self.partition_filters: dict[int, BooleanExpression] = KeyDefaultDict(self._partition_filter)
         self.telling_specs: dict[int, PartitionSpec] = {spec_id: telling(spec, told_until) for spec_id, spec in specs.items()}
+        self._overflowed = {spec_id: overflowed(spec, schema) for spec_id, spec in self.telling_specs.items()}
 
     def matching(self, entries: Entries) -> Numbers:
         """Return which of the entries are of files that may match."""
@@ -144,6 +170,13 @@ class FileFilter:
             return rows
         rows = rows[self._in_partition(entries.only(rows))]
         return rows[self._by_statistics(entries.only(rows))]
+
+    def is_overflowed(self, spec_id: int, partition: Record) -> bool:
+        """Whether a partition's values may stand for numbers at the other end of their type; see `overflowed`."""
+        odd = self._overflowed[spec_id]
+        return bool(odd) and any(
+            partition[at] == odd.get(each.name) for at, each in enumerate(self._specs[spec_id].fields) if each.name in odd
+        )
 
     def _not_ruled_out_by_size(self, entries: Entries) -> Mask:
         if self._include_empty_files:

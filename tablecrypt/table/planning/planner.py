@@ -397,6 +397,9 @@ class ScanPlanner:
         return manifest_evaluator(self._specs[spec_id], self._schema, self._file_filter.partition_filters[spec_id], self.case_sensitive)
 
     def _residual(self, spec_id: int, partition: Record) -> BooleanExpression:
+        if self._file_filter.is_overflowed(spec_id, partition):
+            return self.row_filter
+
         evaluator = residual_evaluator_of(
             spec=self._file_filter.telling_specs[spec_id], expr=self.row_filter, case_sensitive=self.case_sensitive, schema=self._schema
         )
