@@ -455,8 +455,12 @@ def test_an_end_that_an_error_quotes_is_the_end_all_the_same(
     stop: signal.Signals, code: int, said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ENDS", str(int(stop)))
-
-    done = run(*PROD, "-p", f"py-io-impl={EndsInPydantic.__module__}.{EndsInPydantic.__qualname__}", "cat", "db.orders")
+    # Who runs the tests in the background of a script ignores Ctrl-C, and so does this process.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        done = run(*PROD, "-p", f"py-io-impl={EndsInPydantic.__module__}.{EndsInPydantic.__qualname__}", "cat", "db.orders")
+    finally:
+        signal.signal(signal.SIGINT, before)
 
     assert (done.code, done.stderr) == (code, f"tablecrypt: {said}\n")
 

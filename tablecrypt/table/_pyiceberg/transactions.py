@@ -123,7 +123,7 @@ class ProducerAdapter(_SnapshotProducer[Any]):
     def _clean_all_uncommitted(self) -> None:
         transaction = self._transaction
         # A commit may have landed that was told as failed. Of its files, the table would name those that are deleted here.
-        if not (isinstance(transaction, TransactionAdapter) and transaction.has_landed()):
+        if not (isinstance(transaction, TransactionAdapter) and transaction._has_landed()):
             super()._clean_all_uncommitted()
 
     def collect_manifests(self) -> list[ManifestFile]:
@@ -376,7 +376,7 @@ class TransactionAdapter(Transaction):
             self._hand_back()
         return self._callers
 
-    def has_landed(self) -> bool:
+    def _has_landed(self) -> bool:
         """Whether the table has the snapshots of a commit that failed: something between here and the catalog may have sent it twice.
 
         Raises:
