@@ -62,12 +62,17 @@ def cast_values(array: pa.Array, kind: pa.DataType) -> pa.Array:
         keys, items = cast_values(array.keys, kind.key_type), cast_values(array.items, kind.item_type)
         return pa.MapArray.from_arrays(offsets_from_zero(array), keys, items, type=kind, mask=array.is_null())
     if _is_list(stored) and _is_list(kind):
-        is_large = pa.types.is_large_list(kind)
-        offsets = offsets_from_zero(array).cast(pa.int64() if is_large else pa.int32())
-        made = pa.LargeListArray if is_large else pa.ListArray
-        return made.from_arrays(offsets, cast_values(array.values, kind.value_type), type=kind, mask=array.is_null())
+        return _with_elements(array, cast_values(array.values, kind.value_type), kind)
 
     return array.cast(kind)
+
+
+def _with_elements(array: pa.Array, elements: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Return lists of another type of lists, with other elements in the places of theirs."""
+    is_large = pa.types.is_large_list(kind)
+    offsets = offsets_from_zero(array).cast(pa.int64() if is_large else pa.int32())
+    made = pa.LargeListArray if is_large else pa.ListArray
+    return made.from_arrays(offsets, elements, type=kind, mask=array.is_null())
 
 
 def _is_list(kind: pa.DataType) -> bool:
@@ -80,12 +85,18 @@ def cast_rows(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def offsets_from_zero(array: pa.Array) -> pa.Array:
-    """Return the offsets of a list or map array as Arrow takes them beside a null mask: no slice, so those of a sliced array are copied."""
+def offsets_of(array: pa.Array) -> pa.Array:
+    """Return the offsets of a list or map array: one more than it has lists."""
     # Java writes none for no lists, and Arrow would read what lies behind the buffer.
     if not len(array):
         return pa.array([0], pa.int64() if pa.types.is_large_list(array.type) else pa.int32())
-    return array.offsets if array.offset == 0 else pc.add(array.offsets, pa.scalar(0, array.offsets.type))
+    return array.offsets
+
+
+def offsets_from_zero(array: pa.Array) -> pa.Array:
+    """Return the offsets of a list or map array as Arrow takes them beside a null mask: no slice, so those of a sliced array are copied."""
+    offsets = offsets_of(array)
+    return offsets if array.offset == 0 else pc.add(offsets, pa.scalar(0, offsets.type))
 
 
 def without_nulls_of_null_structs(rows: pa.RecordBatch) -> pa.RecordBatch:
@@ -95,8 +106,7 @@ def without_nulls_of_null_structs(rows: pa.RecordBatch) -> pa.RecordBatch:
     """
     if not any(_has_required_values(field.type) for field in rows.schema):
         return rows
-    columns = [_with_blanks(column, pa.nulls(len(column), pa.bool_()).fill_null(False)) for column in rows.columns]
-    return pa.RecordBatch.from_arrays(columns, schema=rows.schema)
+    return pa.RecordBatch.from_arrays([_with_blanks(column) for column in rows.columns], schema=rows.schema)
 
 
 def _has_required_values(kind: pa.DataType) -> bool:
@@ -107,22 +117,20 @@ def _has_required_values(kind: pa.DataType) -> bool:
     return is_required or any(_has_required_values(field.type) for field in fields)
 
 
-def _with_blanks(array: pa.Array, is_absent: pa.Array) -> pa.Array:
-    """`is_absent` says where something is null that the value is in."""
+def _with_blanks(array: pa.Array, is_absent: pa.Array | None = None) -> pa.Array:
+    """`is_absent` says where a struct is null that the value is in; None: it is in none."""
     kind = array.type
     if not _has_required_values(kind):
         return array
     if pa.types.is_struct(kind):
-        is_absent = pc.or_(is_absent, array.is_null())
-        fields = [_field_with_blanks(array.field(at), field, is_absent) for at, field in enumerate(kind)]
+        is_null = array.is_null() if is_absent is None else pc.or_(is_absent, array.is_null())
+        fields = [_field_with_blanks(array.field(at), field, is_null) for at, field in enumerate(kind)]
         return pa.StructArray.from_arrays(fields, fields=list(kind), mask=array.is_null())
 
-    inside = array.items if pa.types.is_map(kind) else array.values
-    present = _with_blanks(inside, pa.nulls(len(inside), pa.bool_()).fill_null(False))
     if pa.types.is_map(kind):
-        return pa.MapArray.from_arrays(offsets_from_zero(array), array.keys, present, type=kind, mask=array.is_null())
-    made = pa.LargeListArray if pa.types.is_large_list(kind) else pa.ListArray
-    return made.from_arrays(offsets_from_zero(array), present, type=kind, mask=array.is_null())
+        items = _with_blanks(array.items)
+        return pa.MapArray.from_arrays(offsets_from_zero(array), array.keys, items, type=kind, mask=array.is_null())
+    return _with_elements(array, _with_blanks(array.values), kind)
 
 
 def _field_with_blanks(values: pa.Array, field: pa.Field, is_absent: pa.Array) -> pa.Array:

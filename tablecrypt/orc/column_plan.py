@@ -23,6 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
+from tablecrypt._arrow_types import offsets_of
 from tablecrypt.arguments import described
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.orc.masks import Mask, Nullify, Redact, Sha256
@@ -196,7 +197,7 @@ def _masked_map(array: pa.MapArray, tree: MaskTree, mask: Mask | None, name: str
 
 def _offsets(array: pa.Array) -> pa.Array:
     """Return offsets that begin at 0 and give null lists no elements, as `flatten` does."""
-    ends = array.offsets
+    ends = offsets_of(array)
     lengths = pc.if_else(array.is_valid(), pc.subtract(ends.slice(1), ends.slice(0, len(array))), 0)
     counted = pc.cumulative_sum(lengths).cast(pa.int32())
     return pa.concat_arrays([pa.array([0], pa.int32()), counted])

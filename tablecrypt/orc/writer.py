@@ -30,6 +30,7 @@ import pyarrow as pa
 import pyarrow.orc as pyarrow_orc
 import pyarrow.types as pt
 
+from tablecrypt._arrow_types import offsets_of
 from tablecrypt._atomic_file import atomic_file
 from tablecrypt._bytes import write_all
 from tablecrypt.arguments import check_file, checked_arguments, described, names_of
@@ -205,9 +206,9 @@ def _with_null_children(array: pa.Array) -> pa.Array:
         return pa.StructArray.from_arrays(children, fields=list(kind), mask=array.is_null())
     if pt.is_map(kind):
         keys, items = _with_null_children(array.keys), _with_null_children(array.items)
-        return pa.MapArray.from_arrays(array.offsets, keys, items, type=kind, mask=array.is_null())
+        return pa.MapArray.from_arrays(offsets_of(array), keys, items, type=kind, mask=array.is_null())
     if pt.is_list(kind) or pt.is_large_list(kind):
-        return type(array).from_arrays(array.offsets, _with_null_children(array.values), type=kind, mask=array.is_null())
+        return type(array).from_arrays(offsets_of(array), _with_null_children(array.values), type=kind, mask=array.is_null())
 
     return array
 

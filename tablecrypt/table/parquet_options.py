@@ -66,6 +66,7 @@ from pyiceberg.types import (
     TimeType,
 )
 
+from tablecrypt._arrow_types import offsets_of
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.iceberg_properties import BLOOM_FILTERS, COMPRESSION, OF_FILES, TARGET_FILE_SIZE
 from tablecrypt.setting_kinds import check_values, truth
@@ -188,10 +189,8 @@ def _leaves(path: str, array: pa.Array) -> Iterator[tuple[str, pa.Array]]:
 
 def _of_these_rows(array: pa.MapArray | pa.ListArray | pa.LargeListArray, values: pa.Array) -> pa.Array:
     """Return what the rows of a slice hold, of the values that the whole array holds."""
-    # Java writes no offsets for no lists, and Arrow would read what lies behind the buffer.
-    if not len(array):
-        return values.slice(0, 0)
-    start, stop = array.offsets[0].as_py(), array.offsets[-1].as_py()
+    offsets = offsets_of(array)
+    start, stop = offsets[0].as_py(), offsets[-1].as_py()
     return values.slice(start, stop - start)
 
 

@@ -307,9 +307,8 @@ class Projections:
             opened = FileInMicroseconds(opened)
             stored, _ = self._stored_schema(opened.schema, file.file_path)
 
-        missing: dict[int, Any] = {}
+        spec, missing = metadata.specs().get(file.spec_id), dict[int, Any]()
         for columns in (wanted, self._filtered):
-            spec = metadata.specs().get(file.spec_id)
             missing |= column_projection_values(file, columns, metadata.schema(), spec, stored.field_ids)
         # Values of partitions differ from file to file, so such a projection is not shared.
         if missing:
