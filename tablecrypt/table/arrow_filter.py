@@ -5,6 +5,7 @@
     stored in another type          the stored column, cast to the table's
     stored as uuid                  its 16 bytes, which Arrow compares
     not stored                      its default, or the value of the file's partition; null without either
+    not stored, in a struct         its default where the struct is there; else null
 
 So one literal means the same in every file. PyIceberg binds a filter to each file's own types instead, where a number that a column had no
 room for, before it was widened, becomes the greatest or smallest that it had; and to it a comparison with a column that a file lacks is
@@ -13,7 +14,7 @@ false, and its negation true.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
@@ -34,19 +35,30 @@ _UUID: Final = pa.binary(16)
 Expression: TypeAlias = pc.Expression
 
 
-def arrow_filter(bound: BooleanExpression, stored: Schema, values: Mapping[int, Any] = EMPTY_DICT) -> pc.Expression:
+def arrow_filter(bound: BooleanExpression, schema: Schema, stored: Schema, values: Mapping[int, Any] = EMPTY_DICT) -> pc.Expression:
     """Return a bound filter for rows in the stored columns.
 
     Args:
         bound: to the table's schema.
+        schema: the table's.
         stored: the columns of a file, which may have other names and types than the table's.
         values: of columns that it does not store, by field id.
     """
-    return visit(bound, _OnStored(stored, values))
+    return visit(bound, _OnStored(schema, stored, values))
+
+
+def struct_of_default(schema: Schema, field_id: int) -> int | None:
+    """Return the field id of the struct around a column with a default, which the column has only where that struct is not null.
+
+    None: the column has no default, or is in no struct.
+    """
+    path = path_through_structs(schema, field_id) or []
+    return path[-2].field_id if len(path) > 1 and path[-1].initial_default is not None else None
 
 
 class _OnStored(BoundBooleanExpressionVisitor[Expression]):
-    def __init__(self, stored: Schema, values: Mapping[int, Any]) -> None:
+    def __init__(self, schema: Schema, stored: Schema, values: Mapping[int, Any]) -> None:
+        self._schema = schema
         self._stored = stored
         self._at_the_top = {column.field_id: column for column in stored.fields}
         self._values = values
@@ -116,13 +128,26 @@ class _OnStored(BoundBooleanExpressionVisitor[Expression]):
         top = self._at_the_top.get(field.field_id)
         path = path_through_structs(self._stored, field.field_id) if top is None else [top]
         if path is None:
-            return pc.scalar(_scalar(self._values.get(field.field_id, field.initial_default), field.field_type))
+            return self._not_stored(field)
 
-        # Not by a name with dots in it: a column's own name may hold one.
-        column = pc.field(tuple(each.name for each in path))
+        column = _at(path)
         # A cast hides the column from the statistics of row groups.
         is_same = path[-1].field_type == field.field_type and not isinstance(field.field_type, UUIDType)
         return column if is_same or not field.field_type.is_primitive else column.cast(_compared_as(field.field_type))
+
+    def _not_stored(self, field: NestedField) -> Expression:
+        value = pc.scalar(_scalar(self._values.get(field.field_id, field.initial_default), field.field_type))
+        around = struct_of_default(self._schema, field.field_id)
+        if around is None:
+            return value
+
+        struct, null = path_through_structs(self._stored, around), pc.scalar(_scalar(None, field.field_type))
+        return null if struct is None else pc.if_else(_at(struct).is_valid(), value, null)
+
+
+def _at(path: Sequence[NestedField]) -> Expression:
+    # Not by a name with dots in it: a column's own name may hold one.
+    return pc.field(tuple(each.name for each in path))
 
 
 def _kind_of(term: BoundTerm) -> IcebergType:

@@ -90,7 +90,7 @@ from pyiceberg.utils.datetime import timestamp_to_nanos, timestamptz_to_nanos
 
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.table._pyiceberg.nested_nulls import NestedIsNull, NestedNotNull, PartitionIsNull
-from tablecrypt.table.arrow_filter import arrow_filter
+from tablecrypt.table.arrow_filter import arrow_filter, struct_of_default
 
 _END: Final = 2**63
 _WHOLE: Final = (IntegerType, LongType)
@@ -284,6 +284,7 @@ class RowFilter:
     Attributes:
         bound: to the table's schema.
         columns: field ids of those that it looks at.
+        read: these, and the structs without which a file that lacks one of them does not tell where its default stands.
         may_prune: whether the statistics of a file's row groups may rule them out by it.
 
     Raises:
@@ -294,10 +295,13 @@ class RowFilter:
         # Files are planned without negations. With them, NaN would pass `not (x < 1)` in the files that other values leave in the plan.
         self.bound = bind(schema, rewrite_not(row_filter), case_sensitive=case_sensitive)
         self.columns = extract_field_ids(self.bound)
+        structs = {struct_of_default(schema, each) for each in self.columns}
+        self.read = self.columns | {each for each in structs if each is not None}
+        self._schema = schema
         self.may_prune = _may_prune_row_groups(self.bound)
         if not isinstance(self.bound, AlwaysTrue):
             compared = pruned(schema, self.columns)
-            check_evaluable(compared, arrow_filter(self.bound, compared))
+            check_evaluable(compared, arrow_filter(self.bound, schema, compared))
 
     def on(self, columns: Schema, values: dict[int, Any] = EMPTY_DICT) -> pc.Expression | None:
         """Return the filter for Arrow; None where all rows pass.
@@ -308,7 +312,7 @@ class RowFilter:
         """
         if isinstance(self.bound, AlwaysTrue):
             return None
-        return arrow_filter(self.bound, columns, values)
+        return arrow_filter(self.bound, self._schema, columns, values)
 
 
 def _may_prune_row_groups(bound: BooleanExpression) -> bool:
@@ -342,7 +346,7 @@ class DeleteFilter:
 
     def __init__(self, schema: Schema, row_filter: BooleanExpression, case_sensitive: bool = True) -> None:
         bound = bind(schema, with_sql_null_semantics(row_filter, schema, case_sensitive), case_sensitive)
-        matches = arrow_filter(bound, schema)
+        matches = arrow_filter(bound, schema, schema)
         check_evaluable(schema, matches)
         # Null is false for a filter and for its negation: without this, such a row would neither stay nor go, and a rewrite would lose it.
         self._deleted = pc.coalesce(matches, pc.scalar(False))

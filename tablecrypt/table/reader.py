@@ -325,7 +325,7 @@ class Projections:
     def needed(self, wanted: Schema) -> set[int]:
         """Return the field ids that are read for the wanted columns and the filter."""
         leaves = {each for each in wanted.field_ids if not isinstance(wanted.find_type(each), (MapType, ListType))}
-        return leaves | self._row_filter.columns
+        return leaves | self._row_filter.read
 
     def stores(self, stored: pa.Schema, columns: Schema, location: str) -> bool:
         """Whether the file of that schema and location stores all of these columns as they are: with their field ids, names and types."""

@@ -75,3 +75,23 @@ def test_a_filter_means_the_same_in_files_with_older_columns(catalog: Catalog, r
     assert ids(table, row_filter=row_filter) == matches
     assert sorted(encrypted_table(table).scan(row_filter).to_arrow_dataset().to_table()["id"].to_pylist()) == matches
     assert table.scan(row_filter).count() == len(matches)
+
+
+@pytest.mark.parametrize(
+    ("row_filter", "matches"),
+    [("pair.b = 7", [1, 2]), ("pair.b is null", [3, 5]), ("not (pair.b = 7)", [4]), ("pair.b in (7, 8)", [1, 2, 4])],
+)
+@pytest.mark.parametrize("mode", ["copy-on-write", "merge-on-read"])
+def test_a_default_in_a_struct_stands_only_where_the_struct_is(catalog: Catalog, mode: str, row_filter: str, matches: list[int]) -> None:
+    before = [{"id": 1, "pair": {"a": 1}}, {"id": 2, "pair": {"a": None}}, {"id": 3, "pair": None}, {"id": 9, "pair": None}]
+    table = new_table(catalog, schema=SCHEMA, properties={"write.delete.mode": mode})
+    table.append(pa.Table.from_pylist(before, SCHEMA.as_arrow()))
+    with table.update_schema() as update:
+        update.add_column(("pair", "b"), IntegerType(), default_value=7)
+    table.append(pa.Table.from_pylist([{"id": 4, "pair": {"b": 8}}, {"id": 5, "pair": None}], table.schema().as_arrow()))
+    table.delete("id = 9")
+
+    assert ids(table, row_filter=row_filter) == matches
+    assert sorted(table.scan(row_filter, selected_fields=("id",)).to_arrow()["id"].to_pylist()) == matches
+    assert sorted(encrypted_table(table).scan(row_filter).to_arrow_dataset().to_table()["id"].to_pylist()) == matches
+    assert table.scan(row_filter).count() == len(matches)

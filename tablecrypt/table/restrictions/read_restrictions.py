@@ -229,7 +229,7 @@ class RestrictedRows:
         self.columns = _widened(projected, table, looked_at)
         self.filtered = set(referenced_ids(restrictions.row_filter))
         self._row_filter = None if restrictions.row_filter is None else RestrictingFilter(restrictions.row_filter, self.columns)
-        self._own_filter = arrow_filter(bound_filter, self.columns) if self.filters_masks else None
+        self._own_filter = arrow_filter(bound_filter, self.columns, self.columns) if self.filters_masks else None
 
     def applied(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """Return what may be seen of rows in `columns`, in the columns that were asked for."""
