@@ -295,8 +295,8 @@ class RowFilter:
         # Files are planned without negations. With them, NaN would pass `not (x < 1)` in the files that other values leave in the plan.
         self.bound = bind(schema, rewrite_not(row_filter), case_sensitive=case_sensitive)
         self.columns = extract_field_ids(self.bound)
-        structs = {struct_of_default(schema, each) for each in self.columns}
-        self.read = self.columns | {each for each in structs if each is not None}
+        nested = self.columns - {column.field_id for column in schema.fields}
+        self.read = self.columns | {each for each in (struct_of_default(schema, one) for one in nested) if each is not None}
         self._schema = schema
         self.may_prune = _may_prune_row_groups(self.bound)
         if not isinstance(self.bound, AlwaysTrue):
