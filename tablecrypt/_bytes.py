@@ -8,7 +8,7 @@ Thrift, protobuf, Avro and this package's own messages are made of these.
 
 Raises FormatError for bytes that end early or are no such number.
 
-How many bytes an open file has is `length_of`.
+Of open files: `length_of`, `read_up_to`, `write_all`.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from contextlib import contextmanager
 from io import SEEK_END
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+from tablecrypt._store_errors import reraise_naming
 from tablecrypt.errors import FormatError
 
 if TYPE_CHECKING:
@@ -148,6 +149,23 @@ class ByteReader:
         """Raise FormatError where anything is left."""
         if self.left:
             raise FormatError(f"{self.what} is followed by {self.left} bytes that do not belong to it")
+
+
+def read_up_to(file: Any, offset: int, length: int, location: str) -> bytes:
+    """Return `length` bytes of an open binary file from `offset` on; fewer only where it ends.
+
+    Raises what the file raises, which names `location` where it would name no file.
+    """
+    pieces: list[bytes] = []
+    try:
+        file.seek(offset)
+        # Unbuffered files and some stores answer with less than was asked for.
+        while length and (piece := file.read(length)):
+            pieces.append(piece)
+            length -= len(piece)
+    except OSError as error:
+        reraise_naming(error, location)
+    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
 def write_all(file: Any, data: bytes | bytearray | memoryview) -> None:

@@ -31,7 +31,8 @@ from typing import TYPE_CHECKING, Final, Self
 
 from pyiceberg.io import InputStream, OutputStream
 
-from tablecrypt._bytes import flat_view, write_all
+from tablecrypt._bytes import flat_view, read_up_to, write_all
+from tablecrypt._store_errors import reraise_naming
 from tablecrypt.crypto import ags1
 from tablecrypt.crypto.aes_gcm import NONCE_LENGTH, OVERHEAD, AesGcm
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
@@ -283,27 +284,25 @@ class Ags1InputStream:
         return data[offset:]
 
     def _fetch(self, offset: int, length: int) -> memoryview:
-        self._raw.seek(offset)
-        pieces: list[bytes] = []
-        missing = length
-
-        while missing > 0:
-            piece = self._raw.read(missing)
-            if not piece:
-                raise TamperedFileError(self._location, f"ends at byte {offset + length - missing} instead of {offset + length}")
-            pieces.append(piece)
-            missing -= len(piece)
-
-        return memoryview(pieces[0] if len(pieces) == 1 else b"".join(pieces))
+        data = read_up_to(self._raw, offset, length, self._location)
+        if len(data) != length:
+            raise TamperedFileError(self._location, f"ends at byte {offset + len(data)} instead of {offset + length}")
+        return memoryview(data)
 
 
 class NewFileStream(ABC):
-    """A binary stream that writes a new file to `raw`, in order. Leaving a `with` block by an exception abandons the file."""
+    """A binary stream that writes a new file to `raw`, in order. Leaving a `with` block by an exception abandons the file.
+
+    Args:
+        raw: where the file goes.
+        location: names the file in errors.
+    """
 
     mode: Final = "wb"
 
-    def __init__(self, raw: OutputStream) -> None:
+    def __init__(self, raw: OutputStream, location: str) -> None:
         self._raw = raw
+        self._location = location
         self._length = 0
         self._closed = False
 
@@ -351,6 +350,13 @@ class NewFileStream(ABC):
         except Exception as failure:  # noqa: BLE001 - whatever the store raises, the caller's own exception is the one to see
             excinst.add_note(f"the unfinished file could not be closed either: {failure}")
 
+    def _put(self, data: bytes | bytearray | memoryview) -> None:
+        """Give all of `data` to the store."""
+        try:
+            write_all(self._raw, data)
+        except OSError as error:
+            reraise_naming(error, self._location)
+
 
 class Ags1OutputStream(NewFileStream):
     """Takes plaintext, writes one AGS1 file to `raw`. The file is whole only after `close()` has returned.
@@ -361,10 +367,17 @@ class Ags1OutputStream(NewFileStream):
         raw: where the encrypted file goes. It gets a new `bytes` object each time, which it may keep.
         key_metadata: the DEK and AAD prefix, used for this file and no other.
         random: returns as many unpredictable bytes as asked for.
+        location: names the file in errors.
     """
 
-    def __init__(self, raw: OutputStream, key_metadata: StandardKeyMetadata, random: Callable[[int], bytes] = secrets.token_bytes) -> None:
-        super().__init__(raw)
+    def __init__(
+        self,
+        raw: OutputStream,
+        key_metadata: StandardKeyMetadata,
+        random: Callable[[int], bytes] = secrets.token_bytes,
+        location: str = "the encrypted file",
+    ) -> None:
+        super().__init__(raw, location)
         self._cipher = AesGcm(key_metadata.encryption_key)
         self._aad_prefix = key_metadata.aad_prefix
         self._random = random
@@ -415,7 +428,7 @@ class Ags1OutputStream(NewFileStream):
             return
         if self._broken:
             self.abandon()
-            raise OSError("an earlier write to the encrypted file failed: the file is incomplete")
+            raise OSError(f"{self._location}: an earlier write failed: the file is incomplete")
 
         try:
             # An empty plaintext is one empty block: a header alone would be no AGS1 file.
@@ -448,9 +461,9 @@ class Ags1OutputStream(NewFileStream):
 
     def _check_writable(self) -> None:
         if self._closed:
-            raise ValueError("the encrypted file is closed")
+            raise ValueError(f"{self._location}: is closed")
         if self._broken:
-            raise OSError("an earlier write to the encrypted file failed: nothing more can be written to it")
+            raise OSError(f"{self._location}: an earlier write failed: nothing more can be written to it")
 
     def _write_block(self, plaintext: bytearray | memoryview) -> None:
         aad = ags1.block_aad(self._aad_prefix, self._blocks_written)
@@ -461,9 +474,9 @@ class Ags1OutputStream(NewFileStream):
         self._put(encrypted)
         self._blocks_written += 1
 
-    def _put(self, data: bytes) -> None:
+    def _put(self, data: bytes | bytearray | memoryview) -> None:
         try:
-            write_all(self._raw, data)
+            super()._put(data)
         except BaseException:
             self._broken = True
             raise

@@ -136,7 +136,7 @@ class EncryptingOutputFile(OutputFile):
         # A second stream would encrypt other bytes under the same DEK and AAD prefix, and both files would authenticate.
         if self._stream is not None:
             raise ConfigurationError(f"{self.location}: was created already; a DEK is never used for two files")
-        self._stream = Ags1OutputStream(self._inner.create(overwrite=overwrite), self._key_metadata)
+        self._stream = Ags1OutputStream(self._inner.create(overwrite=overwrite), self._key_metadata, location=self.location)
         return self._stream
 
     def to_input_file(self) -> DecryptingInputFile:

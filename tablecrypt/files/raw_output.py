@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pyiceberg.io import FileIO, InputFile, OutputFile, OutputStream
 
 from tablecrypt import _magics as magics
-from tablecrypt._bytes import flat_view, write_all
+from tablecrypt._bytes import flat_view
 from tablecrypt.crypto import ags1
 from tablecrypt.errors import FormatError, PlaintextRefusedError
 from tablecrypt.files.ags1_streams import NewFileStream
@@ -89,9 +89,8 @@ class RawOutputStream(NewFileStream):
     """
 
     def __init__(self, raw: OutputStream, io: FileIO, location: str, content: RawContent) -> None:
-        super().__init__(raw)
+        super().__init__(raw, location)
         self._io = io
-        self._location = location
         self._content = content
         self._first = b""
         self._last = b""
@@ -107,7 +106,7 @@ class RawOutputStream(NewFileStream):
             if self._kept is not None:
                 self._keep(view)
             elif self._length >= _EDGE:
-                write_all(self._raw, view)
+                self._put(view)
             else:
                 self._begin(view)
 
@@ -126,9 +125,9 @@ class RawOutputStream(NewFileStream):
         if problem is not None:
             self._refuse(problem)
         if self._kept is not None:
-            write_all(self._raw, self._kept)
+            self._put(self._kept)
         elif self._length < _EDGE:
-            write_all(self._raw, self._first)
+            self._put(self._first)
 
         self._closed = True
         self._raw.close()
@@ -155,9 +154,9 @@ class RawOutputStream(NewFileStream):
 
         # Before the first byte reaches the store: plaintext that was stored for a moment may live on in the store's versions.
         self._check_first()
-        write_all(self._raw, self._first)
+        self._put(self._first)
         with view[_EDGE - self._length :] as rest:
-            write_all(self._raw, rest)
+            self._put(rest)
 
     def _keep(self, view: memoryview) -> None:
         assert self._kept is not None

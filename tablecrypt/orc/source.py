@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from tablecrypt._bytes import length_of
+from tablecrypt._store_errors import reraise_naming
 from tablecrypt.arguments import check_file
 from tablecrypt.errors import FormatError
 
@@ -62,9 +63,12 @@ class FileSource:
 
     def _pieces(self, offset: int, length: int) -> Iterator[bytes]:
         # Unbuffered files and some stores answer with less than was asked for.
-        while length and (piece := self._file.read_at(length, offset)):
-            yield piece
-            offset, length = offset + len(piece), length - len(piece)
+        try:
+            while length and (piece := self._file.read_at(length, offset)):
+                yield piece
+                offset, length = offset + len(piece), length - len(piece)
+        except OSError as error:
+            reraise_naming(error, self.location)
 
     def __enter__(self) -> FileSource:
         return self

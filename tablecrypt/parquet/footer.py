@@ -43,6 +43,7 @@ import pyarrow as pa
 from tablecrypt import _magics as magics
 from tablecrypt._magics import HEAD_LENGTH, looks_like
 from tablecrypt._per_process import SizeBoundedCache
+from tablecrypt._store_errors import reraise_naming
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import ConfigurationError, FormatError, PlaintextRefusedError, TamperedFileError
@@ -439,7 +440,10 @@ def _checked_footer(stored: bytes, start: int, key_metadata: StandardKeyMetadata
 
 
 def _read_at(file: pa.NativeFile, offset: int, length: int, location: str) -> bytes:
-    data: bytes = file.read_at(length, offset)
+    try:
+        data: bytes = file.read_at(length, offset)
+    except OSError as error:
+        reraise_naming(error, location)
     if len(data) != length:
         raise TamperedFileError(location, f"ends after {offset + len(data)} bytes, though it was longer when it was opened")
     return data

@@ -38,6 +38,7 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 from pyarrow import fs
 
+from tablecrypt._store_errors import is_store_error, reraise_naming
 from tablecrypt.arguments import checked_arguments
 from tablecrypt.crypto.aes_gcm import TAG_LENGTH
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
@@ -59,7 +60,7 @@ from tablecrypt.parquet.structs import (
     RowGroup,
 )
 from tablecrypt.parquet.thrift import Struct
-from tablecrypt.parquet.uniform import UniformParquetFile, is_store_error
+from tablecrypt.parquet.uniform import UniformParquetFile
 from tablecrypt.printable import one_line
 
 _FOOTER_GUESS: Final = 64 * 1024
@@ -250,8 +251,10 @@ def _decoding(location: str) -> Iterator[None]:
         yield
     except (OSError, pa.ArrowException, RuntimeError, UnicodeDecodeError) as error:
         # pyarrow passes on what our view raised. A store that fails says nothing of the bytes.
-        if isinstance(error, TablecryptError) or is_store_error(error):
+        if isinstance(error, TablecryptError):
             raise
+        if is_store_error(error):
+            reraise_naming(error, location)
         raise FormatError(f"{location}: cannot be decoded: {one_line(error)}") from error
 
 

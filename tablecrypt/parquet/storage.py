@@ -28,7 +28,8 @@ import pyarrow as pa
 from pyarrow import fs
 
 from tablecrypt._atomic_file import atomic_file
-from tablecrypt._bytes import flat_view, length_of, write_all
+from tablecrypt._bytes import flat_view, length_of, read_up_to, write_all
+from tablecrypt._store_errors import reraise_naming
 from tablecrypt.arguments import check_file
 from tablecrypt.errors import TamperedFileError
 from tablecrypt.files.encrypting_file_io import is_local
@@ -66,10 +67,9 @@ class Source:
             )
 
         if isinstance(self._file, pa.NativeFile):
-            self._file.seek(offset)
-            data = memoryview(self._file.read_buffer(length)).cast("B")
+            data = self._buffer_of(self._file, offset, length)
         else:
-            data = self._read_in_pieces(offset, length)
+            data = memoryview(read_up_to(self._file, offset, length, self.location))
 
         if data.nbytes != length:
             raise TamperedFileError(
@@ -81,9 +81,12 @@ class Source:
     def read_into(self, offset: int, memory: memoryview) -> None:
         """Fill `memory` with the bytes from `offset` on."""
         if isinstance(self._file, pa.NativeFile) and offset + memory.nbytes <= self.length:
-            self._file.seek(offset)
-            if self._file.readinto(memory) == memory.nbytes:
-                return
+            try:
+                self._file.seek(offset)
+                if self._file.readinto(memory) == memory.nbytes:
+                    return
+            except OSError as error:
+                reraise_naming(error, self.location)
         # A file that is not Arrow's, or one that ends early: `read_at` says so.
         memory[:] = self.read_at(offset, memory.nbytes)
 
@@ -102,19 +105,12 @@ class Source:
         if self._owned:
             self._file.close()
 
-    def _read_in_pieces(self, offset: int, length: int) -> memoryview:
-        self._file.seek(offset)
-        data: bytes = self._file.read(length)
-        if len(data) == length:
-            return memoryview(data)
-
-        # Stores may answer with less than was asked for.
-        pieces = [data]
-        missing = length - len(data)
-        while missing and (piece := self._file.read(missing)):
-            pieces.append(piece)
-            missing -= len(piece)
-        return memoryview(b"".join(pieces))
+    def _buffer_of(self, file: pa.NativeFile, offset: int, length: int) -> memoryview:
+        try:
+            file.seek(offset)
+            return memoryview(file.read_buffer(length)).cast("B")
+        except OSError as error:
+            reraise_naming(error, self.location)
 
 
 class Sink:

@@ -39,6 +39,7 @@ from tablecrypt import _magics as magics
 from tablecrypt._arrow_types import cast_rows
 from tablecrypt._bytes import length_of
 from tablecrypt._per_process import SizeBoundedCache
+from tablecrypt._store_errors import is_store_error, reraise_naming
 from tablecrypt.crypto.aes_gcm import TAG_LENGTH
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import ConfigurationError, FormatError, TablecryptError, TamperedFileError
@@ -74,7 +75,6 @@ _SCHEMAS: Final = SizeBoundedCache[tuple[bytes | None, tuple[str, ...]], tuple[p
 """Of files, by the hash of the footer's plaintext and the columns that are read as dictionaries: names and types, and no key or value."""
 _BYTES_OF_SCHEMAS: Final = 4 * 1024 * 1024
 _BYTES_OF_A_COLUMN: Final = 512
-_STORE_ERROR_MARKS: Final = ("AWS Error", "google::cloud", "Azure", "curlCode", "HDFS")
 
 
 @dataclass(frozen=True)
@@ -167,7 +167,10 @@ class UniformParquetFile:
         if self._is_small:
             # A mapped file would change with the one in storage, so it is copied.
             mapped = isinstance(self._file, pa.MemoryMappedFile)
-            self._file = pa.BufferReader(self._file.read() if mapped else self._file.read_buffer())
+            try:
+                self._file = pa.BufferReader(self._file.read() if mapped else self._file.read_buffer())
+            except OSError as error:
+                reraise_naming(error, location)
 
         self._end, footer = read_checked_end(self._file, self._length, key_metadata, location)
         self.footer_tag = self._end[-TAIL_LENGTH - TAG_LENGTH : -TAIL_LENGTH]
@@ -432,8 +435,10 @@ class UniformParquetFile:
             # Only of an authentic footer does pyarrow decode names, so who wrote it is at fault.
             raise FormatError(f"{self.location}: {part} holds a name that is not UTF-8") from error
         except (OSError, pa.ArrowException, RuntimeError) as error:
-            if isinstance(error, TablecryptError) or is_store_error(error):
+            if isinstance(error, TablecryptError):
                 raise
+            if is_store_error(error):
+                reraise_naming(error, self.location)
             # An authentic file with an encoding that Arrow lacks was not tampered with.
             if isinstance(error, pa.ArrowNotImplementedError):
                 is_of_filter = "no kernel matching input types" in str(error)
@@ -523,14 +528,6 @@ def passing(batch: pa.RecordBatch, row_filter: pc.Expression) -> pa.Array:
 def kept(batch: pa.RecordBatch, mask: pa.Array | None) -> pa.RecordBatch:
     """Return the rows where a mask is true; all where there is no mask. Where all are kept, none is copied."""
     return batch if mask is None or mask.true_count == len(mask) else batch.filter(mask)
-
-
-def is_store_error(error: BaseException) -> bool:
-    """Whether an error came from the file system or object store rather than from the bytes it gave."""
-    if not isinstance(error, OSError):
-        return False
-    # Arrow raises OSError for bytes that do not decrypt as well, without an errno.
-    return error.errno is not None or any(mark in str(error) for mark in _STORE_ERROR_MARKS)
 
 
 def check_end(file: pa.NativeFile, key_metadata: StandardKeyMetadata, location: str) -> None:

@@ -65,6 +65,7 @@ from pyiceberg.types import NestedField
 from tablecrypt import properties
 from tablecrypt._parsed_json import ParsedJson, problem_of
 from tablecrypt._per_process import SizeBoundedCache
+from tablecrypt._store_errors import reraise_naming
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import ConfigurationError, FormatError, PlaintextRefusedError, TamperedFileError
 from tablecrypt.files.deletion import DeletionScope, ParsedLocation
@@ -414,7 +415,7 @@ def read_metadata_file(file: InputFile) -> MetadataFile:
     except OSError as error:
         # Arrow's error of a folder has no type of its own.
         if not os.path.isdir(file.location.removeprefix("file://")):
-            raise
+            reraise_naming(error, file.location)
         raise FormatError(f"{file.location} is a folder: write the location of the newest metadata.json in it") from error
 
 
@@ -489,8 +490,12 @@ def write_metadata_file(metadata: TableMetadata, io: FileIO, location: str) -> M
             f"{location}: a property or a comment holds text that UTF-8 cannot, so no metadata is written: {error}"
         ) from error
 
-    with io.new_output(location).create() as stream:
-        stream.write(Compressor.get_compressor(location).bytes_compressor()(content))
+    try:
+        with io.new_output(location).create() as stream:
+            stream.write(Compressor.get_compressor(location).bytes_compressor()(content))
+    except OSError as error:
+        reraise_naming(error, location)
+
     return MetadataFile(location, content)
 
 

@@ -16,7 +16,7 @@ from pyiceberg.io import InputStream
 from pyiceberg.manifest import FileFormat
 
 from tablecrypt import parquet
-from tablecrypt._bytes import length_of
+from tablecrypt._bytes import length_of, read_up_to
 from tablecrypt.crypto import ags1
 from tablecrypt.crypto.aes_gcm import OVERHEAD, AesGcm
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
@@ -74,12 +74,13 @@ def verify_ags1(raw: InputStream, key_metadata: StandardKeyMetadata, location: s
         full: every block; else the header and the length alone.
     """
     stored = length_of(raw)
-    problems = [*_length_problems(stored, key_metadata), *_header_problems(_read(raw, 0, min(stored, ags1.HEADER_LENGTH)), location)]
+    header = read_up_to(raw, 0, min(stored, ags1.HEADER_LENGTH), location)
+    problems = [*_length_problems(stored, key_metadata), *_header_problems(header, location)]
     if not full:
         return FileFindings(stored, 0, tuple(problems))
 
     blocks = _blocks(stored)
-    bad = list(_bad_blocks(raw, key_metadata, blocks))
+    bad = list(_bad_blocks(raw, key_metadata, blocks, location))
 
     return FileFindings(stored, len(blocks) - len(bad), (*problems, *bad))
 
@@ -110,12 +111,12 @@ def _blocks(stored: int) -> list[int]:
     return [ags1.ENCRYPTED_BLOCK_LENGTH] * full + ([rest] if rest else [])
 
 
-def _bad_blocks(raw: InputStream, key_metadata: StandardKeyMetadata, blocks: list[int]) -> Iterator[Problem]:
+def _bad_blocks(raw: InputStream, key_metadata: StandardKeyMetadata, blocks: list[int], location: str) -> Iterator[Problem]:
     cipher = AesGcm(key_metadata.encryption_key)
     scratch = memoryview(bytearray(max(blocks, default=0)))
     for first in range(0, len(blocks), FETCHED_BLOCKS):
         lengths = blocks[first : first + FETCHED_BLOCKS]
-        window = memoryview(_read(raw, ags1.block_offset(first), sum(lengths)))
+        window = memoryview(read_up_to(raw, ags1.block_offset(first), sum(lengths), location))
         for block, length in enumerate(lengths, start=first):
             encrypted, window = window[:length], window[length:]
             problem = _block_problem(cipher, encrypted, ags1.block_aad(key_metadata.aad_prefix, block), scratch)
@@ -131,16 +132,6 @@ def _block_problem(cipher: AesGcm, encrypted: memoryview, aad: bytes, scratch: m
     except AuthenticationError as refused:
         return str(refused)
     return None
-
-
-def _read(raw: InputStream, offset: int, length: int) -> bytes:
-    """Read from the store, which may give less at once than was asked for; fewer bytes only where the file ends."""
-    raw.seek(offset)
-    pieces: list[bytes] = []
-    while length > 0 and (piece := raw.read(length)):
-        pieces.append(piece)
-        length -= len(piece)
-    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
 def verify_parquet(

@@ -40,9 +40,10 @@ from pyiceberg.table import ALWAYS_TRUE, FileScanTask
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.utils.concurrent import ExecutorFactory
 
+from tablecrypt._store_errors import is_store_error
 from tablecrypt.errors import ConfigurationError, TablecryptError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO, encrypting_io, read_restrictions_of
-from tablecrypt.parquet.uniform import ReadRequest, UniformParquetFile, is_store_error
+from tablecrypt.parquet.uniform import ReadRequest, UniformParquetFile
 from tablecrypt.table.datasets.castable import cast_batch
 from tablecrypt.table.datasets.engine_filter import EngineFilter
 from tablecrypt.table.filters import RowFilter
