@@ -30,6 +30,7 @@ from pyiceberg.io import InputFile
 from pyiceberg.manifest import FileFormat
 
 from tablecrypt import _magics as magics
+from tablecrypt._store_errors import reraise_naming
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import ConfigurationError, FormatError, PlaintextRefusedError, TamperedFileError
 from tablecrypt.files.deletion import refuse_link, store_of, unusable_location
@@ -192,16 +193,23 @@ def _checked_chunks(source: InputFile, work: CopyWork) -> Iterator[bytes]:
     """Yield a source's bytes, and raise where they cannot be those of the encrypted file that the manifest names."""
     length = 0
     with source.open() as stream:
-        while chunk := stream.read(_CHUNK):
-            if length == 0 and bytes(chunk[:4]) != _MAGIC.get(work.file_format, b""):
+        while chunk := _next_chunk(stream, work.source):
+            if length == 0 and chunk[:4] != _MAGIC.get(work.file_format, b""):
                 # Before the first byte is written: a plaintext file must not reach the new place.
                 raise PlaintextRefusedError(work.source, f"does not begin as an encrypted {work.file_format} file does")
             length += len(chunk)
-            yield bytes(chunk)
+            yield chunk
 
     # The manifest's length is authenticated: a source that was cut is not copied as if it were whole.
     if length != work.length:
         raise TamperedFileError(work.source, f"has {length} bytes in the store, but {work.length} according to its manifest")
+
+
+def _next_chunk(stream: InputStream, location: str) -> bytes:
+    try:
+        return bytes(stream.read(_CHUNK))
+    except OSError as error:
+        reraise_naming(error, location)
 
 
 def _are_same(chunks: Iterator[bytes], target: InputFile) -> bool:

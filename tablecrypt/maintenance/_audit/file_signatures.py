@@ -27,6 +27,7 @@ import pyarrow as pa
 from pyiceberg.io import FileIO
 
 from tablecrypt import _magics as magics
+from tablecrypt._store_errors import reraise_naming
 from tablecrypt.crypto import ags1
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import FormatError, PlaintextRefusedError, TamperedFileError
@@ -113,6 +114,8 @@ def read_file_starts(
         except FormatError as error:
             # Metadata may name any place: the error of a made-up name is a finding, and not the end of the audit.
             return FileStart(Signature.UNREADABLE, str(error))
+        except OSError as error:
+            reraise_naming(error, location)
 
     with ThreadPoolExecutor(THREADS, thread_name_prefix="tablecrypt-heads") as pool:
         return dict(zip(wanted if counted is None else counted.track(wanted), pool.map(read, wanted), strict=True))
