@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import pyarrow as pa
-from pyiceberg.io import InputFile
+from pyiceberg.io import InputFile, InputStream
 from pyiceberg.manifest import FileFormat
 
 from tablecrypt import _magics as magics
