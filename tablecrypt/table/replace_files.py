@@ -48,6 +48,7 @@ from pyiceberg.table.update import UpdatesAndRequirements
 from pyroaring import BitMap64
 
 from tablecrypt.manifests.records import FIRST_ROW_ID, EncryptedDataFile, partition_values, refuse_plaintext
+from tablecrypt.printable import counted
 from tablecrypt.table._pyiceberg.transactions import WholeSnapshotAdapter
 from tablecrypt.table.deletes import DeleteReader, DeletionVector, puffin_location, write_deletion_vectors
 from tablecrypt.table.planning import DeleteIndex, EncryptedFileScanTask, ScanPlanner, only_path, sequence_number_of
@@ -126,15 +127,19 @@ class EncryptedRewrite(EncryptedOverwrite):
         live = ScanPlanner(self.table_metadata, self.io).plan_files(manifests)
         gone = planned.keys() - {task.file.file_path for task in live}
         if gone:
-            raise ValidationException(f"data files were removed while they were rewritten: {', '.join(sorted(gone))}")
+            raise _overtaken(f"{counted(len(gone), 'data file was', 'data files were')} removed meanwhile, such as {min(gone)}")
 
         for task in live:
             if task.file.file_path not in planned:
                 # Deletes that applied to no file at the plan apply again, where the branch was moved to another snapshot.
                 if not self._rewritten.dangling_deletes.isdisjoint(map(EncryptedDataFile.of, task.delete_files)):
-                    raise ValidationException(f"{task.file.file_path} came back while others were rewritten, with deletes that were to go")
+                    raise _overtaken(f"{task.file.file_path} came back meanwhile, with deletes that were to go")
             elif _positional(task) - _positional(planned[task.file.file_path]):
-                raise ValidationException(f"rows of {task.file.file_path} were deleted while it was rewritten")
+                raise _overtaken(f"rows of {task.file.file_path} were deleted meanwhile")
+
+
+def _overtaken(what: str) -> ValidationException:
+    return ValidationException(f"the rewrite was overtaken: {what}. Nothing was committed: rewrite again")
 
 
 def _positional(task: EncryptedFileScanTask) -> set[DataFile]:

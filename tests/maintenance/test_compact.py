@@ -249,7 +249,7 @@ def test_rows_stay_deleted_where_a_branch_is_moved_back_while_their_deletes_go(n
     def move_back(other: EncryptedTable) -> None:
         other.manage_snapshots().rollback_to_snapshot(deleted.snapshot_id).commit()
 
-    with pytest.raises(ValidationException, match="came back while others were rewritten"):
+    with pytest.raises(ValidationException, match=r"overtaken: .* came back meanwhile"):
         compact(table, apply_deletes=True, progress=meanwhile(table, move_back))
 
     assert [row["id"] for row in content(table)] == live == [each for each in range(20) if each != 3]
@@ -431,7 +431,7 @@ def test_rows_deleted_meanwhile_are_a_conflict_that_loses_nothing(new_table: New
     table = new_table(**{"write.delete.mode": mode})
     known = stored(table)
 
-    with pytest.raises(ValidationException, match=r"were deleted while it was rewritten|were removed while they were rewritten"):
+    with pytest.raises(ValidationException, match=r"overtaken: (rows of .* were deleted|1 data file was removed) meanwhile"):
         compact(table, progress=meanwhile(table, lambda other: other.delete("id = 7")))
 
     assert [row["id"] for row in content(table)] == [each for each in range(60) if each != 7]
@@ -468,7 +468,7 @@ def test_two_compactions_at_once_do_not_both_land(new_table: NewTable) -> None:
     table = new_table()
     before = content(table)
 
-    with pytest.raises(ValidationException, match="were removed while they were rewritten"):
+    with pytest.raises(ValidationException, match=r"overtaken: \d+ data files? w(as|ere) removed meanwhile"):
         compact(table, progress=meanwhile(table, compact))
 
     assert content(table) == before
@@ -481,7 +481,7 @@ def test_partial_progress_commits_groups_and_says_which_conflicted(new_table: Ne
     done = compact(table, partial_progress=1, runner=OvertakenRunner(1))
 
     assert len(done.snapshot_ids) == 1
-    assert [("were deleted while it was rewritten" in each) for each in done.conflicts] == [True]
+    assert [("were deleted meanwhile" in each) for each in done.conflicts] == [True]
     assert [row["id"] for row in content(table)] == [each for each in range(60) if each != 7]
     assert len(files(table)) == 7
 

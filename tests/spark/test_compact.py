@@ -177,7 +177,7 @@ def test_a_delete_meanwhile_is_a_conflict_that_loses_nothing(spark: SparkSession
     expected = [row for row in content(table) if row["id"] != 7]
     known = stored(table)
 
-    with at_commits(before=another), pytest.raises(ValidationException, match="were deleted while it was rewritten"):
+    with at_commits(before=another), pytest.raises(ValidationException, match="were deleted meanwhile"):
         tcs.compact(spark, lake.identifier(NAME), sort_by=["id"], catalog_properties=lake.properties | INTERRUPTED)
 
     assert content(table) == expected
