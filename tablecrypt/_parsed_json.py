@@ -62,11 +62,13 @@ class ParsedJson:
 
 def problem_of(error: Exception) -> str:
     """Return what an error says is wrong in a document, as one line; of a model's errors, the first, and where in the document it is."""
-    if not isinstance(error, ValidationError):
+    # PyIceberg wraps a model's errors in some of its own, with the same text.
+    model = error if isinstance(error, ValidationError) else error.__cause__
+    if not isinstance(model, ValidationError):
         return printable(error) or type(error).__name__
 
     # Without the input, which a model's own text quotes: it may be a key, a token, or a credential that a server vends.
-    first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+    first = model.errors(include_url=False, include_input=False, include_context=False)[0]
     message = first["msg"].removeprefix("Value error, ")
     return printable(": ".join(part for part in (".".join(map(str, first["loc"])), message) if part))
 

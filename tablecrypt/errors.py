@@ -32,6 +32,8 @@ from __future__ import annotations
 
 from typing import Self, TypeVar
 
+from tablecrypt.printable import printable
+
 E = TypeVar("E", bound="TablecryptError")
 
 
@@ -42,6 +44,13 @@ def column_shown(field_id: int, name: str | None) -> str:
 
 class TablecryptError(Exception):
     """Base class of every error that tablecrypt raises on purpose."""
+
+    def __str__(self) -> str:
+        # It names what others wrote, such as key ids and columns: it stays one line of a log, and commands no terminal.
+        return printable(self._text())
+
+    def _text(self) -> str:
+        return super().__str__()
 
 
 class _OfAFile(TablecryptError):
@@ -55,7 +64,7 @@ class _OfAFile(TablecryptError):
         self.location = location
         self.what = what
 
-    def __str__(self) -> str:
+    def _text(self) -> str:
         return f"{self.location}: {self.what}" if self.what else self.location
 
 
@@ -146,7 +155,7 @@ class MasterKeyRefusedError(TablecryptError):
         self.key_id = key_id
         self.where = where
 
-    def __str__(self) -> str:
+    def _text(self) -> str:
         return (
             f"{self.where} names master key {self.key_id!r}, which this client does not allow; the key service was not asked. "
             "If the key is right, add it to encryption.allowed-key-ids (or to allowed_key_ids); otherwise somebody forged what names it"
@@ -175,7 +184,7 @@ class KmsError(TablecryptError):
         self.message = message
         self.retryable = retryable
 
-    def __str__(self) -> str:
+    def _text(self) -> str:
         return self.message
 
 
@@ -214,7 +223,7 @@ class ColumnKeyDeniedError(KmsAccessDeniedError):
         self.column_name = column_name
         self.ways_out = ways_out
 
-    def __str__(self) -> str:
+    def _text(self) -> str:
         return (
             f"{column_shown(self.field_id, self.column_name)} is protected by master key {self.column_key_id!r}, which the key service "
             "does not let you use: "
@@ -264,7 +273,7 @@ class DeletionRefusedError(_OfAFile, PermissionError):
         what: why it was refused.
     """
 
-    def __str__(self) -> str:
+    def _text(self) -> str:
         return f"{self.location} was not deleted or overwritten: it {self.what}"
 
 
@@ -290,7 +299,7 @@ class PurgeIncompleteError(TablecryptError):
         self.table = table
         self.failed = failed
 
-    def __str__(self) -> str:
+    def _text(self) -> str:
         location, problem = next(iter(self.failed.items()))
         files = "1 file" if len(self.failed) == 1 else f"{len(self.failed)} files"
         return f"{self.table}: {files} could not be deleted (first {location}: {problem}); purge it again to continue"
@@ -312,7 +321,7 @@ class ShareRecordError(TablecryptError):
         self.share_uuid = share_uuid
         self.what = what
 
-    def __str__(self) -> str:
+    def _text(self) -> str:
         return (
             f"share {self.share_uuid}: {self.what}. Restore the file from a backup or an object version, or forget the share "
             "(unshare, only_forget); break_shares goes on without knowing which files it needs"

@@ -22,7 +22,6 @@ from pydantic import Field, SerializeAsAny, ValidationError
 from pyiceberg.catalog.rest import SCAN_PLANNING_MODE, SNAPSHOT_LOADING_MODE, RestCatalog, ScanPlanningMode, TableResponse
 from pyiceberg.catalog.rest.scan_planning import PlanTableScanRequest
 from pyiceberg.exceptions import NoSuchTableError, TableAlreadyExistsError
-from pyiceberg.exceptions import ValidationError as InvalidMetadataError
 from pyiceberg.table import CommitTableResponse, FileScanTask, StagedTable, Table, TableIdentifier
 from pyiceberg.table.metadata import TableMetadata, TableMetadataV1, TableMetadataV2
 from pyiceberg.table.snapshots import Snapshot
@@ -44,7 +43,7 @@ from tablecrypt.errors import (
 )
 from tablecrypt.files.encrypting_file_io import ReadRestrictions
 from tablecrypt.keys.manager import KeySettings
-from tablecrypt.table.metadata import EncryptedTableMetadata, check_keys, encrypted_metadata, is_encrypted_tables
+from tablecrypt.table.metadata import UNREADABLE, EncryptedTableMetadata, check_keys, encrypted_metadata, is_encrypted_tables
 from tablecrypt.table.protection.declaring import first_declarations
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import name_of
@@ -439,7 +438,7 @@ def _parsed(model: type[A], text: str, identifier: str | Identifier) -> A:
     except ValidationError as error:
         # Pydantic's own text, which a chained error would print, quotes the answer: it may hold vended credentials.
         raise FormatError(f"{name}: the catalog's answer cannot be read as table metadata: {problem_of(error)}") from None
-    except (ValueError, TypeError, AttributeError, LookupError, InvalidMetadataError) as error:
+    except UNREADABLE as error:
         raise FormatError(f"{name}: the catalog's answer is not JSON, or no table metadata: {problem_of(error)}") from None
 
     if is_encrypted_tables(answer.metadata):

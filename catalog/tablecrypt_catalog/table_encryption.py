@@ -22,7 +22,6 @@ from contextlib import contextmanager
 from typing import Final, cast
 
 from pyiceberg.catalog import Catalog
-from pyiceberg.exceptions import ValidationError
 from pyiceberg.io import FileIO
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table, TableProperties
@@ -45,6 +44,7 @@ from tablecrypt.setting_kinds import check_values
 from tablecrypt.table._pyiceberg.transactions import table_identifier
 from tablecrypt.table.foreign_engines import refuse_to_ray
 from tablecrypt.table.metadata import (
+    UNREADABLE,
     EncryptedTableMetadata,
     MetadataFile,
     check_metadata_location,
@@ -96,7 +96,7 @@ def refusing_unreadable(identifier: str | Identifier) -> Iterator[None]:
         yield
     except TablecryptError:
         raise  # a ConfigurationError is a ValueError too
-    except (ValueError, TypeError, AttributeError, LookupError, ValidationError) as error:
+    except UNREADABLE as error:
         name = ".".join(Catalog.identifier_to_tuple(identifier))
         raise FormatError(f"{name}: what the catalog's entry leads to cannot be read as table metadata: {problem_of(error)}") from error
 

@@ -358,8 +358,7 @@ class MetadataFile:
         try:
             parsed = ParsedJson(self.content)
             metadata = _validated(parsed.document)
-        except (ValueError, TypeError, AttributeError, LookupError, RecursionError, ValidationError) as error:
-            # PyIceberg's models use some values before they have checked what they are.
+        except UNREADABLE as error:
             raise FormatError(f"{self.location}: not readable as table metadata: {problem_of(error)}") from error
 
         if is_encrypted_tables(metadata):
@@ -368,6 +367,10 @@ class MetadataFile:
             PARSED.put(self.digest, metadata, len(self.content))
 
         return metadata
+
+
+UNREADABLE: Final = (ValueError, TypeError, AttributeError, LookupError, RuntimeError, ValidationError)
+"""What comes of parsing what is no table metadata: PyIceberg's models use some values before they have checked what they are."""
 
 
 @contextmanager

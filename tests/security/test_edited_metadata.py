@@ -14,8 +14,8 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
 from tablecrypt._parsed_json import ParsedJson
-from tablecrypt.errors import ConfigurationError, FormatError, TamperedFileError
-from tablecrypt.maintenance import audit, relocate, remove_orphan_files, verify
+from tablecrypt.errors import ConfigurationError, FormatError, KeyNotFoundError, TamperedFileError
+from tablecrypt.maintenance import audit, describe, relocate, remove_orphan_files, verify
 from tablecrypt.table.canonical_metadata import unknown_keys
 from tablecrypt.table.metadata import REQUIRED_KEYS, MetadataFile
 from tests.support.aws import AwsServer
@@ -80,6 +80,26 @@ def test_a_key_that_stands_twice_is_refused_and_named(table: Table, old: str) ->
     path.write_text(text.replace(old, f'"{name}":"another",{old}', 1))
     with pytest.raises(FormatError, match=f"'{name}' occurs twice"):
         table.refresh()
+
+
+@pytest.mark.parametrize("type_", [{"id": 8, "name": "b", "required": False, "type": "string"}, "\x00", None, 7])
+def test_what_is_no_type_is_refused(table: Table, type_: object) -> None:
+    with pytest.raises(FormatError, match=r"cannot be read as table metadata: .*(type|visit)"):
+        edited(table, lambda metadata: _field(metadata, 1, 0).update(type=type_))
+
+
+def test_a_summary_that_holds_more_than_text_is_described(table: Table) -> None:
+    table = edited(table, lambda metadata: metadata["snapshots"][0]["summary"].update({"total-records": [3]}))
+    first = describe(table).snapshots[-1]
+    assert (first.rows, first.rows_added) == (None, 3)
+
+
+def test_an_error_that_names_what_somebody_wrote_is_one_line(table: Table) -> None:
+    key_id = "one\ntwo\x1b[31m"
+    edited(table, lambda metadata: metadata["snapshots"][-1].update({"key-id": key_id}))
+    table.refresh()
+    with pytest.raises(KeyNotFoundError, match=re.escape(r"encryption key one\x0atwo\x1b[31m is not in")):
+        table.scan().to_arrow()
 
 
 def test_keys_that_maps_may_have_are_refused_nowhere(table: Table) -> None:

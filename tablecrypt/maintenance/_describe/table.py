@@ -11,7 +11,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from pyiceberg.manifest import DataFile, DataFileContent
 from pyiceberg.schema import Schema
@@ -309,9 +309,9 @@ def _snapshots(metadata: TableMetadata, newest: list[Snapshot]) -> Iterator[Desc
         yield DescribedSnapshot(each.snapshot_id, each.parent_snapshot_id, _moment(each.timestamp_ms), operation, **counts, refs=own_refs)
 
 
-def _count(text: str | None) -> int | None:
-    # A summary is free text: no more digits are parsed than a count can have.
-    return int(text) if text is not None and _COUNT.fullmatch(text) else None
+def _count(said: Any) -> int | None:
+    # A summary is free, and may hold more than text: no more digits are parsed than a count can have.
+    return int(said) if isinstance(said, str) and _COUNT.fullmatch(said) else None
 
 
 def _keks(metadata: TableMetadata) -> Iterator[DescribedKek]:
