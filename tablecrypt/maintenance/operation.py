@@ -13,7 +13,7 @@ from operator import index
 from typing import ClassVar, Final, Literal, TypeVar
 
 from pyiceberg.catalog import Catalog
-from pyiceberg.expressions import BooleanExpression
+from pyiceberg.expressions import AlwaysTrue, BooleanExpression
 from pyiceberg.expressions.visitors import bind
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
@@ -25,6 +25,7 @@ from tablecrypt.files.deletion import DeletionScope
 from tablecrypt.printable import AsJson, shell_word, sql_string
 from tablecrypt.setting_kinds import nearest
 from tablecrypt.table._pyiceberg.transactions import parse_row_filter
+from tablecrypt.table.filters import fitted
 from tablecrypt.table.planning import FileCondition
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import name_of
@@ -62,7 +63,7 @@ def reload(table: Table) -> EncryptedTable:
 
 
 def checked_filter(table: Table, where: str | BooleanExpression, argument: str = "where") -> BooleanExpression:
-    """Return a filter that fits the table's columns. Errors name the argument that it is."""
+    """Return a filter that fits the table's columns, as scans have it. Errors name the argument that it is."""
     try:
         parsed = parse_row_filter(where)
     except ParseBaseException as wrong:
@@ -73,12 +74,18 @@ def checked_filter(table: Table, where: str | BooleanExpression, argument: str =
             f"{argument} is a {type(where).__name__}; it must be a filter such as \"region = 'north'\", or an expression"
         )
 
+    if isinstance(parsed, AlwaysTrue):
+        return parsed
+
     try:
-        bind(table.schema(), parsed, case_sensitive=True)
+        fit = fitted(parsed, table.schema())
+        bind(table.schema(), fit, case_sensitive=True)
+    except ConfigurationError:
+        raise  # it is a ValueError too
     except (ValueError, TypeError) as wrong:
         raise ConfigurationError(f"{argument} does not fit {name_of(table)}: {_misfit(table, str(wrong))}") from wrong
 
-    return parsed
+    return fit
 
 
 def checked_condition(table: Table, where: str | BooleanExpression | FileCondition) -> FileCondition:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import math
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -17,11 +18,11 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import FloatType, LongType, NestedField, StringType
 
 from tablecrypt.errors import ConfigurationError
-from tablecrypt.maintenance import compact, erase, reencrypt
+from tablecrypt.maintenance import compact, erase, reencrypt, share
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt_catalog import EncryptedInMemoryCatalog
 from tests.support.plaintext import CANARY
-from tests.support.tables import ROWS, data_files, ids, new_table
+from tests.support.tables import MASTER_KEY, ROWS, data_files, ids, memory_catalog, memory_kms, new_table
 
 FRACTIONS = ["id = 1.5", "id <= 1.5", "id > 2.5", "not (id != 0.4)", "text is null or id = 1.5", EqualTo(term="id", value=Decimal("1.5"))]
 FRACTIONS += [In(term="id", literals={Decimal("1.5"), Decimal("3")}), Not(EqualTo(term="id", value=Decimal("1.5")))]
@@ -126,6 +127,17 @@ def test_a_value_that_would_be_rounded_is_refused(catalog: EncryptedInMemoryCata
             call(row_filter)
 
     assert ids(table) == [1, 2]
+
+
+@pytest.mark.parametrize("row_filter", ["price = 1.0", "price in (1.0, 7.5)", EqualTo(term="price", value=Decimal(1))], ids=str)
+def test_operations_take_the_filters_that_scans_take(tmp_path: Path, row_filter: Any) -> None:
+    table = new_table(memory_catalog(tmp_path, memory_kms(tmp_path / "keys", MASTER_KEY, "alias/partner")), appends=[PRICES])
+
+    assert share(table, "alias/partner", f"file://{tmp_path}/shared", row_filter, rewrite=True).rows == 1
+    assert reencrypt(table, where=row_filter).data_files == 1
+    assert compact(table, where=row_filter, rewrite_all=True).added_files == 1
+    assert erase(table, row_filter, break_shares=True).rows == 1
+    assert ids(table) == [2]
 
 
 @pytest.mark.parametrize(
