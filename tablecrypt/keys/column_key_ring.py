@@ -43,6 +43,7 @@ from typing import Final
 
 from pyiceberg.exceptions import CommitFailedException
 
+from tablecrypt._per_process import PerProcess
 from tablecrypt.crypto.aes_gcm import NONCE_LENGTH, AesGcm
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import (
@@ -92,13 +93,17 @@ class PendingKeys:
         made: entries by id.
         offered: ids of those that were offered to a commit.
         used: by AAD prefix of a file, the ids of the entries that its commit has to bring.
-        lock: held by who reads or changes them.
     """
 
     made: dict[str, EncryptedKey] = field(default_factory=dict)
     offered: set[str] = field(default_factory=set)
     used: dict[bytes, set[str]] = field(default_factory=dict)
-    lock: threading.RLock = field(default_factory=threading.RLock)
+    _lock: PerProcess[threading.RLock] = field(default_factory=lambda: PerProcess(threading.RLock))
+
+    @property
+    def lock(self) -> threading.RLock:
+        """Held by who reads or changes them, also while the KMS is asked: a forked child has one of its own, which nobody holds."""
+        return self._lock.get()
 
     def __reduce__(self) -> tuple[type[PendingKeys], tuple[()]]:
         # A copy in another process would bring entries that this one brings as well.
