@@ -39,6 +39,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 from pyiceberg.exceptions import CommitFailedException
@@ -93,17 +94,13 @@ class PendingKeys:
         made: entries by id.
         offered: ids of those that were offered to a commit.
         used: by AAD prefix of a file, the ids of the entries that its commit has to bring.
+        lock: held by who reads or changes them, also while the KMS is asked. A forked child has one of its own, which nobody holds.
     """
 
     made: dict[str, EncryptedKey] = field(default_factory=dict)
     offered: set[str] = field(default_factory=set)
     used: dict[bytes, set[str]] = field(default_factory=dict)
-    _lock: PerProcess[threading.RLock] = field(default_factory=lambda: PerProcess(threading.RLock))
-
-    @property
-    def lock(self) -> threading.RLock:
-        """Held by who reads or changes them, also while the KMS is asked: a forked child has one of its own, which nobody holds."""
-        return self._lock.get()
+    lock: PerProcess[threading.RLock] = field(default_factory=partial(PerProcess, threading.RLock))
 
     def __reduce__(self) -> tuple[type[PendingKeys], tuple[()]]:
         # A copy in another process would bring entries that this one brings as well.
@@ -111,17 +108,17 @@ class PendingKeys:
 
     def keep(self, entry: EncryptedKey) -> None:
         """Keep an entry that was made here."""
-        with self.lock:
+        with self.lock.get():
             self.made[entry.key_id] = entry
 
     def bring_with(self, aad_prefix: bytes, key_id: str) -> None:
         """Have the commit of the file with this AAD prefix bring a key that was made here, if metadata lacks it then."""
-        with self.lock:
+        with self.lock.get():
             self.used[aad_prefix] = {*self.used.get(aad_prefix, ()), key_id}
 
     def bring_nothing_with(self, aad_prefix: bytes) -> None:
         """Forget what the commit of the file with this AAD prefix has to bring: it was committed, and its columns are carried over."""
-        with self.lock:
+        with self.lock.get():
             self.used.pop(aad_prefix, None)
 
     def with_ring(self, ring: KeyRing) -> KeyRing:
@@ -140,7 +137,7 @@ class PendingKeys:
             KeyNotFoundError: a column was shredded while a file was written under its key; writing it again makes a new key.
             CommitFailedException: another writer made the key of a `hash` mask first; writing the files again uses that.
         """
-        with self.lock:
+        with self.lock.get():
             used = {key_id for prefix in aad_prefixes for key_id in self.used.get(prefix, ()) if key_id not in ring}
             # `forget` dropped them when metadata had them. That metadata lacks them now means a shred.
             if gone := sorted(used - self.made.keys()):
@@ -217,7 +214,7 @@ class ColumnKeyMaker:
             ColumnKeyDeniedError, KmsError: the KMS refuses the master key, or failed.
             AuthenticationError: an entry was changed.
         """
-        with self.pending.lock:
+        with self.pending.lock.get():
             both = column.among(self.pending.with_ring(column.ring))
             if aad_prefix is None:
                 return self._shared(both)
@@ -238,7 +235,7 @@ class ColumnKeyMaker:
 
         Raises as `current_column_key`.
         """
-        with self.pending.lock:
+        with self.pending.lock.get():
             both = column.among(self.pending.with_ring(column.ring))
             # Metadata's first: against it one that was made here has come too late (rule 3).
             found = column.mask_key() or both.mask_key()
@@ -289,7 +286,7 @@ class ColumnKeyMaker:
 
         Raises as `current_column_key`.
         """
-        with self.pending.lock:
+        with self.pending.lock.get():
             current, take = set[str](), self._for_file if write_only else self._shared
             for column in columns:
                 current.add(take(KeyedColumn.of(column, self.pending.with_ring(ring)))[0])
