@@ -22,6 +22,7 @@ from tablecrypt.table.protection.writing import StaleWriteError
 from tablecrypt_catalog.glue import EncryptedGlueCatalog
 from tests.support.aws import AwsServer
 from tests.support.compare import assert_same_rows
+from tests.support.forking import holds_in_forked_child
 from tests.support.glue import LosingAnswers, check_version_ids, encrypted_glue_catalog
 from tests.support.plaintext_scan import unwatch
 from tests.support.protected_tables import declare
@@ -322,6 +323,13 @@ def test_an_entry_that_cannot_be_removed_is_named(catalog: EncryptedGlueCatalog,
 
     with pytest.raises(TablecryptError, match=rf"{database}\.u could not be taken back .*glue:DeleteTable"):
         catalog.rename_table(table.name(), f"{database}.u")
+
+
+def test_a_forked_child_asks_glue_by_a_client_of_its_own(catalog: EncryptedGlueCatalog, database: str, table: Table) -> None:
+    parents = catalog.glue
+
+    assert holds_in_forked_child(lambda: catalog.list_tables(database) == [table.name()] and catalog.glue is not parents)
+    assert catalog.glue is parents
 
 
 def test_rename_and_register_keep_a_table_pinned(aws: AwsServer, catalog: EncryptedGlueCatalog, database: str, table: Table) -> None:

@@ -20,7 +20,7 @@ from tests.support.compare import assert_same_rows
 from tests.support.forking import fork_to, holds_in_forked_child, wait_for
 from tests.support.http_server import HttpServer
 from tests.support.lying_rest_server import LyingRestServer
-from tests.support.tables import ROWS, metadata_path, new_table
+from tests.support.tables import ROWS, encrypted_table, metadata_path, new_table
 
 TOKEN: Final = "the-token-of-this-process"
 AUTHS: Final[dict[str, dict[str, Any]]] = {
@@ -91,6 +91,21 @@ def test_a_pickled_table_scans_elsewhere_and_takes_no_token_along(
         assert_same_rows(scan.to_arrow(), ROWS)
         assert tokens.given == given
         assert copy.refresh().metadata == table.metadata
+
+
+def test_a_signer_of_requests_to_s3_gets_a_token_wherever_it_is(catalog: EncryptedSqlCatalog, aws: AwsServer) -> None:
+    stored = new_table(catalog, appends=[ROWS])
+    with LyingRestServer(catalog, lambda: metadata_path(stored)) as server, Tokens() as tokens:
+        properties = {"s3.signer": "S3V4RestSigner", "credential": "me:s3cret", "oauth2-server-uri": tokens.uri}
+        table = encrypted_table(server.client(**aws.kms_properties, **properties).load_table("db.t"))
+        given = tokens.given
+        copy = pickle.loads(pickle.dumps(table))
+
+        # PyIceberg's name, under which its signer looks.
+        headers = [each.io.inner.properties["auth.manager"].auth_header() for each in (table, copy)]
+
+        assert headers == [f"Bearer {TOKEN}"] * 2
+        assert tokens.given == given + 1
 
 
 def test_a_pickled_client_waits_no_longer_for_an_answer_than_the_one_it_was_made_of() -> None:

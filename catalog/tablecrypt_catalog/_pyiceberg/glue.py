@@ -18,6 +18,7 @@ from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownExcept
 from pyiceberg.table import StagedTable, Table
 from pyiceberg.typedef import Identifier
 
+from tablecrypt._per_process import PerProcess
 from tablecrypt.errors import MissingExtraError, TablecryptError
 
 try:
@@ -28,14 +29,32 @@ except ModuleNotFoundError as error:
     raise MissingExtraError.named(f"EncryptedGlueCatalog needs the package {error.name}", "glue") from error
 
 if TYPE_CHECKING:
+    from mypy_boto3_glue import GlueClient
     from mypy_boto3_glue.type_defs import TableInputTypeDef, TableTypeDef
 
 
 class GlueCatalogAdapter(GlueCatalog):
     """A Glue catalog whose private hooks have public names: the abstract ones are ours to fill in.
 
-    It pickles, as PyIceberg's own does not: a copy has the properties and makes another client.
+    It pickles, as PyIceberg's own does not: a copy has the properties and makes another client. So does a forked child, which else would
+    get answers to its parent's requests, unless the client is the caller's.
     """
+
+    def __init__(self, name: str, client: GlueClient | None = None, **properties: Any) -> None:
+        self._clients = PerProcess(self._another_client if client is None else lambda: client)
+        super().__init__(name, client, **properties)
+
+    @property
+    def glue(self) -> GlueClient:
+        """What asks Glue."""
+        return self._clients.get()
+
+    @glue.setter
+    def glue(self, client: GlueClient) -> None:
+        self._clients.hold(client)
+
+    def _another_client(self) -> GlueClient:
+        return type(self)(self.name, **self.properties).glue
 
     def __reduce__(self) -> tuple[partial[GlueCatalogAdapter], tuple[()]]:
         return partial(type(self), self.name, **self.properties), ()
