@@ -43,6 +43,17 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_start_all_empty)
 
 
+class InForkedChildren(_OfOneProcess):
+    """Has each forked child do something before all else, as long as this object is kept. It must wait for no lock."""
+
+    def __init__(self, do: Callable[[], object]) -> None:
+        self._do = do
+        _instances.add(self)
+
+    def start_empty(self) -> None:
+        self._do()
+
+
 class PerProcess(_OfOneProcess, Generic[T]):
     """Holds what `make()` returns. Threads that ask at the same time get the same value, and `make` runs once."""
 
@@ -60,6 +71,11 @@ class PerProcess(_OfOneProcess, Generic[T]):
             if not self._held:
                 self._held.append(self._make())
             return self._held[0]
+
+    def hold(self, value: T) -> None:
+        """Have this process use a value that is there already; a forked child makes another."""
+        with self._lock:
+            self._held = [value]
 
     def drop(self) -> T | None:
         """Let the value go and return it, for the caller to close; None if there was none. A later `get` makes another."""

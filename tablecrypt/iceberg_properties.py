@@ -126,6 +126,24 @@ OF_WRITES: Final = (
     _switch_of_writes("write.metadata.delete-after-commit.enabled", "true: commits delete the oldest metadata files.", default="false"),
     _of_writes("write.metadata.previous-versions-max", "How many metadata files the log of a table names.", default="100"),
 )
+_mode: Final = partial(
+    Choice, scope="iceberg", reader="tablecrypt.table", choices=("copy-on-write", "merge-on-read"), default="copy-on-write"
+)
+_isolation: Final = partial(
+    Choice, scope="iceberg", reader="tablecrypt.table", choices=("serializable", "snapshot"), default="serializable"
+)
+ISOLATION_LEVELS: Final = {
+    "delete": _isolation("write.delete.isolation-level", "Which changes of others end a delete. snapshot: not that they add rows."),
+    "update": _isolation("write.update.isolation-level", "The same of an update, an overwrite and an upsert."),
+    "merge": _isolation("write.merge.isolation-level", "The same of MERGE INTO."),
+}
+OF_ROW_CHANGES: Final = (
+    _mode("write.delete.mode", "Whether files are written again without deleted rows, or the rows are marked in deletion vectors."),
+    _mode("write.update.mode", "The same of updated rows."),
+    _mode("write.merge.mode", "The same of MERGE INTO and upserts."),
+    *ISOLATION_LEVELS.values(),
+)
+
 _of_expiry: Final = partial(WholeNumber, scope="iceberg", reader="tablecrypt.maintenance")
 MAX_SNAPSHOT_AGE: Final = _of_expiry("history.expire.max-snapshot-age-ms", "Age at which snapshots expire.", default="432000000")
 MIN_SNAPSHOTS: Final = _of_expiry("history.expire.min-snapshots-to-keep", "How many snapshots of a branch stay.", default="1", least=1)
@@ -214,6 +232,7 @@ OF_TABLES: Final = (
     *OF_FILES,
     *OF_PLACES,
     *OF_WRITES,
+    *OF_ROW_CHANGES,
     *OF_EXPIRY,
     *OF_COMMITS,
 )

@@ -39,10 +39,12 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 from pyiceberg.exceptions import CommitFailedException
 
+from tablecrypt._per_process import PerProcess
 from tablecrypt.crypto.aes_gcm import NONCE_LENGTH, AesGcm
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import (
@@ -92,13 +94,13 @@ class PendingKeys:
         made: entries by id.
         offered: ids of those that were offered to a commit.
         used: by AAD prefix of a file, the ids of the entries that its commit has to bring.
-        lock: held by who reads or changes them.
+        lock: held by who reads or changes them, also while the KMS is asked. A forked child has one of its own, which nobody holds.
     """
 
     made: dict[str, EncryptedKey] = field(default_factory=dict)
     offered: set[str] = field(default_factory=set)
     used: dict[bytes, set[str]] = field(default_factory=dict)
-    lock: threading.RLock = field(default_factory=threading.RLock)
+    lock: PerProcess[threading.RLock] = field(default_factory=partial(PerProcess, threading.RLock))
 
     def __reduce__(self) -> tuple[type[PendingKeys], tuple[()]]:
         # A copy in another process would bring entries that this one brings as well.
@@ -106,17 +108,17 @@ class PendingKeys:
 
     def keep(self, entry: EncryptedKey) -> None:
         """Keep an entry that was made here."""
-        with self.lock:
+        with self.lock.get():
             self.made[entry.key_id] = entry
 
     def bring_with(self, aad_prefix: bytes, key_id: str) -> None:
         """Have the commit of the file with this AAD prefix bring a key that was made here, if metadata lacks it then."""
-        with self.lock:
+        with self.lock.get():
             self.used[aad_prefix] = {*self.used.get(aad_prefix, ()), key_id}
 
     def bring_nothing_with(self, aad_prefix: bytes) -> None:
         """Forget what the commit of the file with this AAD prefix has to bring: it was committed, and its columns are carried over."""
-        with self.lock:
+        with self.lock.get():
             self.used.pop(aad_prefix, None)
 
     def with_ring(self, ring: KeyRing) -> KeyRing:
@@ -135,7 +137,7 @@ class PendingKeys:
             KeyNotFoundError: a column was shredded while a file was written under its key; writing it again makes a new key.
             CommitFailedException: another writer made the key of a `hash` mask first; writing the files again uses that.
         """
-        with self.lock:
+        with self.lock.get():
             used = {key_id for prefix in aad_prefixes for key_id in self.used.get(prefix, ()) if key_id not in ring}
             # `forget` dropped them when metadata had them. That metadata lacks them now means a shred.
             if gone := sorted(used - self.made.keys()):
@@ -212,7 +214,7 @@ class ColumnKeyMaker:
             ColumnKeyDeniedError, KmsError: the KMS refuses the master key, or failed.
             AuthenticationError: an entry was changed.
         """
-        with self.pending.lock:
+        with self.pending.lock.get():
             both = column.among(self.pending.with_ring(column.ring))
             if aad_prefix is None:
                 return self._shared(both)
@@ -233,7 +235,7 @@ class ColumnKeyMaker:
 
         Raises as `current_column_key`.
         """
-        with self.pending.lock:
+        with self.pending.lock.get():
             both = column.among(self.pending.with_ring(column.ring))
             # Metadata's first: against it one that was made here has come too late (rule 3).
             found = column.mask_key() or both.mask_key()
@@ -284,7 +286,7 @@ class ColumnKeyMaker:
 
         Raises as `current_column_key`.
         """
-        with self.pending.lock:
+        with self.pending.lock.get():
             current, take = set[str](), self._for_file if write_only else self._shared
             for column in columns:
                 current.add(take(KeyedColumn.of(column, self.pending.with_ring(ring)))[0])

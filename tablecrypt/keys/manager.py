@@ -157,7 +157,7 @@ class EncryptionManager:
             ring: the keys of the metadata that it was used with. What these hold was committed: were it gone now, it was shredded.
         """
         pending = earlier.pending_columns
-        with pending.lock:
+        with pending.lock.get():
             if pending.made:
                 pending.forget(ring)
             self.pending_columns = pending

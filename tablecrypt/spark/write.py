@@ -46,9 +46,10 @@ from tablecrypt.spark.read import Path
 from tablecrypt.spark.session import check_session
 from tablecrypt.spark.tables import LocatedTable, table_access
 from tablecrypt.table.file_entries import FileEntryCodec
+from tablecrypt.table.metadata import isolation_of
 from tablecrypt.table.parquet_options import parquet_writer_options, target_file_size
 from tablecrypt.table.protection.exposed_values import check_sort_columns
-from tablecrypt.table.row_changes import MERGE_MODE, RowChange, is_merge_on_read, isolation_of, row_mode
+from tablecrypt.table.row_changes import MERGE_MODE, RowChange, is_merge_on_read, row_mode
 from tablecrypt.table.snapshots import CommitOptions
 from tablecrypt.table.table import EncryptedTable, check_branch
 from tablecrypt.table.transaction import EncryptedTransaction

@@ -71,6 +71,7 @@ from tablecrypt.errors import ConfigurationError, FormatError, PlaintextRefusedE
 from tablecrypt.files.deletion import DeletionScope, ParsedLocation
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO, refusing_made_up
 from tablecrypt.files.raw_output import TABLE_METADATA_SUFFIXES
+from tablecrypt.iceberg_properties import ISOLATION_LEVELS
 from tablecrypt.keys.column_keys import ColumnPolicy
 from tablecrypt.keys.key_ring import EncryptedKey, KeyRing, entries_with_copies, is_copy
 from tablecrypt.manifests.entries import known_manifest_list
@@ -223,6 +224,15 @@ class EncryptedSnapshot(Snapshot):
             )
 
 
+def isolation_of(properties: Mapping[str, str], command: str) -> IsolationLevel:
+    """Return what others may do while a delete, an update or a merge runs, as write.COMMAND.isolation-level says.
+
+    Raises:
+        ConfigurationError: it is neither serializable nor snapshot.
+    """
+    return IsolationLevel(ISOLATION_LEVELS[command].chosen(properties))
+
+
 class EncryptedTableMetadata(TableMetadataV3):
     """Version 3 table metadata with its encryption keys."""
 
@@ -231,8 +241,10 @@ class EncryptedTableMetadata(TableMetadataV3):
     encryption_keys: list[EncryptedKey] = Field(alias="encryption-keys", default_factory=list)
 
     def isolation_level(self, operation: Operation | IsolationLevel) -> IsolationLevel:
-        """Return the isolation level of an operation, as the properties say; a level stands for itself."""
-        return operation if isinstance(operation, IsolationLevel) else super().isolation_level(operation)
+        """Return the isolation level of an operation, as the properties say; a level stands for itself. Raises as `isolation_of`."""
+        if isinstance(operation, IsolationLevel):
+            return operation
+        return isolation_of(self.properties, "update" if operation == Operation.OVERWRITE else "delete")
 
     @model_validator(mode="after")
     def _bind_snapshots(self) -> Self:

@@ -123,16 +123,6 @@ def row_mode(properties: Mapping[str, str], *names: str) -> str:
     return TableProperties.DELETE_MODE_DEFAULT if name is None else one_of(name, properties[name], _MODES)
 
 
-def isolation_of(properties: Mapping[str, str], command: str) -> IsolationLevel:
-    """Return what others may do while a delete, an update or a merge runs, as write.COMMAND.isolation-level says.
-
-    Raises:
-        ConfigurationError: it is neither serializable nor snapshot.
-    """
-    name = f"write.{command}.isolation-level"
-    return isolation_level(properties.get(name, TableProperties.WRITE_ISOLATION_LEVEL_DEFAULT), name)
-
-
 def isolation_level(level: str, name: str) -> IsolationLevel:
     """Return an isolation level by its name, as a property or an option says. ConfigurationError for any other name."""
     return IsolationLevel(one_of(name, level, (each.value for each in IsolationLevel)))

@@ -330,14 +330,18 @@ class EncryptedTransaction(TransactionAdapter):
 
         Raises:
             KeyIdChangedError: encryption.key-id is among them with another value.
-            ConfigurationError: another property of encryption is among them with a value that cannot be used, or columns cannot be
-                protected as declared.
+            ConfigurationError: another property of encryption is among them with a value that cannot be used, columns cannot be protected
+                as declared, or format-version is not 3.
             KeyNotFoundError, KmsError: the key service does not wrap under the master key of a column that is declared.
         """
-        declared = declared_by_update(self.table_metadata, {**properties, **kwargs}, self._of_catalog)
+        given = {**properties, **kwargs}
+        # As in Java it says what the metadata is, and is none of its properties: stored as one it would change nothing.
+        if (version := given.pop(TableProperties.FORMAT_VERSION, None)) is not None:
+            self._check_version(version)
+        declared = declared_by_update(self.table_metadata, given, self._of_catalog)
         check_table_properties(self.table_metadata.properties, {**self.table_metadata.properties, **declared.updates})
         self._check_declared(self.table_metadata, declared.updates)
-        return self._set_and_remove(declared, {**properties, **kwargs})
+        return self._set_and_remove(declared, given)
 
     def remove_properties(self, *removals: str) -> Transaction:
         """Remove table properties.
@@ -363,9 +367,13 @@ class EncryptedTransaction(TransactionAdapter):
 
     def upgrade_table_version(self, format_version: TableVersion) -> Transaction:
         """Accept version 3, which an encrypted table has from its creation, and nothing else."""
-        if format_version != 3:
-            raise ConfigurationError(f"an encrypted table has format version 3, which cannot become {format_version}")
+        self._check_version(format_version)
         return self
+
+    @staticmethod
+    def _check_version(version: object) -> None:
+        if str(version) != "3":
+            raise ConfigurationError(f"an encrypted table has format version 3, which cannot become {version}")
 
     def update_statistics(self) -> UpdateStatistics:
         """Refuse: statistics files that others wrote are plaintext."""

@@ -15,13 +15,14 @@ from pyiceberg.exceptions import CommitFailedException, NoSuchTableError, TableA
 from pyiceberg.table import Table
 from pyiceberg.types import DoubleType
 
-from tablecrypt.errors import ConfigurationError, KeyIdChangedError, TamperedFileError
+from tablecrypt.errors import ConfigurationError, KeyIdChangedError, TablecryptError, TamperedFileError
 from tablecrypt.maintenance import FindingKind, accept_update, audit, share
 from tablecrypt.table.canonical_metadata import metadata_hash
 from tablecrypt.table.protection.writing import StaleWriteError
 from tablecrypt_catalog.glue import EncryptedGlueCatalog
 from tests.support.aws import AwsServer
 from tests.support.compare import assert_same_rows
+from tests.support.forking import holds_in_forked_child
 from tests.support.glue import LosingAnswers, check_version_ids, encrypted_glue_catalog
 from tests.support.plaintext_scan import unwatch
 from tests.support.protected_tables import declare
@@ -278,6 +279,59 @@ def test_a_new_table_whose_answer_is_lost_is_the_one_that_was_asked_for(
     assert_same_rows(catalog.load_table(made.name()).scan().to_arrow(), ROWS)
 
 
+def test_a_table_whose_removal_is_answered_late_keeps_its_new_name(
+    aws: AwsServer, catalog: EncryptedGlueCatalog, database: str, table: Table
+) -> None:
+    """The client of AWS sends the removal of the old entry again, and hears that there is none: the new one would be taken back."""
+    with LosingAnswers(aws, "DeleteTable") as way:
+        over(way, catalog).rename_table(table.name(), f"{database}.u")
+
+    assert catalog.list_tables(database) == [(database, "u")]
+    assert_same_rows(catalog.load_table(f"{database}.u").scan().to_arrow(), ROWS)
+
+    with LosingAnswers(aws, "DeleteTable") as way:
+        over(way, catalog).purge_table(f"{database}.u")
+
+    assert catalog.list_tables(database) == []
+
+
+def test_a_commit_during_a_rename_is_not_lost(catalog: EncryptedGlueCatalog, database: str, table: Table) -> None:
+    writer = catalog.load_table(table.name())
+
+    class Overtaken(EncryptedGlueCatalog):
+        """Another commits between reading the table's entry and making the one of the new name."""
+
+        def _create_glue_table(self, *arguments: Any, **named: Any) -> None:
+            writer.append(ROWS)
+            super()._create_glue_table(*arguments, **named)
+
+    with pytest.raises(CommitFailedException, match="rename it again"):
+        Overtaken(catalog.name, **catalog.properties).rename_table(table.name(), f"{database}.u")
+
+    assert catalog.list_tables(database) == [table.name()]
+    assert catalog.load_table(table.name()).scan().to_arrow().num_rows == 2 * ROWS.num_rows
+
+
+def test_an_entry_that_cannot_be_removed_is_named(catalog: EncryptedGlueCatalog, database: str, table: Table) -> None:
+    """With both names in the catalog, commits by one would not be seen by the other."""
+
+    def refuse(**_named: Any) -> None:
+        denied: Any = {"Error": {"Code": "AccessDeniedException", "Message": "not authorized to perform glue:DeleteTable"}}
+        raise ClientError(denied, "DeleteTable")
+
+    catalog.glue.meta.events.register("provide-client-params.glue.DeleteTable", refuse)
+
+    with pytest.raises(TablecryptError, match=rf"{database}\.u could not be taken back .*glue:DeleteTable"):
+        catalog.rename_table(table.name(), f"{database}.u")
+
+
+def test_a_forked_child_asks_glue_by_a_client_of_its_own(catalog: EncryptedGlueCatalog, database: str, table: Table) -> None:
+    parents = catalog.glue
+
+    assert holds_in_forked_child(lambda: catalog.list_tables(database) == [table.name()] and catalog.glue is not parents)
+    assert catalog.glue is parents
+
+
 def test_rename_and_register_keep_a_table_pinned(aws: AwsServer, catalog: EncryptedGlueCatalog, database: str, table: Table) -> None:
     renamed = catalog.rename_table(table.name(), f"{database}.u")
     renamed.append(ROWS)
@@ -311,10 +365,17 @@ def test_a_client_side_pin_file_works_beside_the_parameters(aws: AwsServer, buck
     pins = tmp_path / "pins.json"
     catalog = encrypted_glue_catalog(aws, bucket, {"encryption.pins": str(pins)})
     table = new_table(catalog, f"{database}.t", appends=[ROWS], properties=ENCRYPTED)
+    content = json.loads(pins.read_text())
+    # A KEK that was taken out, which the metadata no longer tells: only a pin that goes with the table refuses it.
+    content["pins"][0]["retired-keks"] = ["0" * 64]
+    pins.write_text(json.dumps(content))
+
     catalog.rename_table(table.name(), f"{database}.u").append(ROWS)
+
     (entry,) = json.loads(pins.read_text())["pins"]
     assert entry["identifier"] == [database, "u"]
     assert entry["last-sequence-number"] == 2
+    assert entry["retired-keks"] == ["0" * 64]
 
 
 class S3TablesCatalog(EncryptedGlueCatalog):

@@ -309,9 +309,9 @@ class TestTables:
 
     @pytest.mark.parametrize("word", ["Merge-On-Read", "merge-on-raed"])
     def test_a_mode_of_deletes_is_one_of_two(self, tmp_path: Path, aws: AwsServer, word: str) -> None:
-        properties = {**ENCRYPTED, "write.delete.mode": word}
-        table = unpinned_catalog(tmp_path, aws).create_table("db.t", ROWS.schema, properties=properties)
+        table = unpinned_catalog(tmp_path, aws).create_table("db.t", ROWS.schema, properties=ENCRYPTED)
         table.append(ROWS)
+        table = edited(table, lambda metadata: metadata["properties"].update({"write.delete.mode": word}))
 
         if word != "Merge-On-Read":
             with pytest.raises(ConfigurationError, match=r"write\.delete\.mode is .*Did you mean merge-on-read"):

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import base64
+import os
 import pickle
 import secrets
+import threading
 from collections.abc import Callable
 
 import pytest
@@ -33,6 +35,7 @@ from tablecrypt.kms.memory import MemoryKeyManagementClient
 from tablecrypt.kms.resilient import ResilientKeyManagementClient
 from tablecrypt.table.protection.policy import check_protected
 from tests.support.bound_schemas import OF_BYTES, OF_TEXT, unbound_key_metadata
+from tests.support.forking import holds_in_forked_child
 
 START_MS = 1_700_000_000_000
 SSN, SALARY = 2, 3
@@ -456,3 +459,34 @@ def test_a_pickled_maker_brings_no_entry_and_no_key() -> None:
     assert (copy.made, copy.offered, copy.used) == ({}, set(), {})
     with pytest.raises(TypeError):
         pickle.dumps(TableColumnKeys(made, POLICY, KeyRing()))
+
+
+class SlowInItsProcess(MemoryKeyManagementClient):
+    """A key service that lets the process which made this client wait for an answer, and none that was forked from it."""
+
+    def __init__(self) -> None:
+        super().__init__({"kms.memory.name": "slow"}, KEYS)
+        self.process, self.asked, self.answering = os.getpid(), threading.Event(), threading.Event()
+
+    def unwrap_key(self, wrapped_key: bytes, wrapping_key_id: str) -> bytes:
+        if os.getpid() == self.process:
+            self.asked.set()
+            self.answering.wait(60)
+        return super().unwrap_key(wrapped_key, wrapping_key_id)
+
+
+def test_a_child_that_is_forked_while_a_thread_waits_for_a_column_key_gets_its_own() -> None:
+    service = SlowInItsProcess()
+    made = maker(ResilientKeyManagementClient(service))
+
+    def write() -> bool:
+        return SSN in TableColumnKeys(made, POLICY, KeyRing()).generate([SSN], PREFIX)
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    assert service.asked.wait(60)
+    held = holds_in_forked_child(write)
+    service.answering.set()
+    thread.join()
+
+    assert held

@@ -86,6 +86,20 @@ def test_what_cannot_be_used_is_said(properties: dict[str, str], said: str) -> N
         load_kms(properties)
 
 
+@pytest.mark.parametrize("value", ["", " "])
+@pytest.mark.parametrize(
+    ("kms_type", "name"),
+    [
+        *(("aws", name) for name in ("client.assume-role.arn", "client.role-arn", "client.profile-name", "kms.endpoint", "sts.endpoint")),
+        *(("gcp", "gcp.kms.endpoint"), ("vault", "vault.url")),
+    ],
+)
+def test_who_asks_and_who_is_asked_is_not_left_empty(kms_type: str, name: str, value: str) -> None:
+    """As by a variable that is not there: keys would go to another service, or be asked for with rights that a role keeps away."""
+    with pytest.raises(ConfigurationError, match=f"^{name} is '{value}'; it must be a name: write one, or leave {name} out"):
+        load_kms({"encryption.kms-type": kms_type, name: value})
+
+
 @pytest.mark.parametrize(
     ("kms_type", "module", "package"),
     [("aws", "aws", "boto3"), ("gcp", "gcp", "google.cloud.kms_v1"), ("azure", "azure", "azure.keyvault.keys"), ("vault", "vault", "hvac")],

@@ -38,6 +38,14 @@ OF_EXPIRY = [
     ("history.expire.min-snapshots-to-keep", "0"),
     ("history.expire.max-ref-age-ms", "-1"),
 ]
+OF_ROW_CHANGES = [
+    ("write.delete.mode", " merge-on-read"),
+    ("write.update.mode", ""),
+    ("write.merge.mode", "merge_on_read"),
+    ("write.delete.isolation-level", "snapshots"),
+    ("write.update.isolation-level", ""),
+    ("write.merge.isolation-level", "none"),
+]
 OF_COMMITS = [
     ("write.object-storage.enabled", "NaN"),
     ("write.object-storage.partitioned-paths", "ture"),
@@ -58,6 +66,7 @@ OF_COMMITS = [
         ("write.metadata.metrics.default", "FULL"),
         ("write.metadata.metrics.column.id", "Truncate(8)"),
         ("write.parquet.compression-codec", "GZIP"),
+        ("write.delete.mode", "Merge-On-Read"),
     ],
 )
 def test_what_java_understands_is_taken(catalog: EncryptedInMemoryCatalog, name: str, value: str) -> None:
@@ -66,7 +75,7 @@ def test_what_java_understands_is_taken(catalog: EncryptedInMemoryCatalog, name:
     assert table.scan().to_arrow().num_rows == 3
 
 
-@pytest.mark.parametrize(("name", "value"), [*OF_FILES, *OF_COMMITS])
+@pytest.mark.parametrize(("name", "value"), [*OF_FILES, *OF_COMMITS, *OF_ROW_CHANGES])
 def test_a_value_that_cannot_be_used_is_not_set(catalog: EncryptedInMemoryCatalog, name: str, value: str) -> None:
     with pytest.raises(ConfigurationError, match=f"^{name} is '{value.replace('(0)', '.0.')}'; it must be"):
         catalog.create_table("db.odd", ROWS.schema, properties={**ENCRYPTED, name: value})
@@ -98,6 +107,41 @@ def test_where_another_client_has_stored_it_nothing_is_written_until_it_is_mende
     table.append(ROWS)
 
     assert table.scan().to_arrow().num_rows == 2 * ROWS.num_rows
+
+
+@pytest.mark.parametrize("level", ["snapshots", "SNAPSHOT"])
+def test_an_isolation_level_that_another_client_has_stored_is_read_whether_others_commit_or_not(
+    warehouse: Path, aws: AwsServer, level: str
+) -> None:
+    """PyIceberg reads it where it finds a conflict, in small letters alone: until then a misspelt level would count as serializable."""
+    stored = {"write.delete.isolation-level": level}
+    table = edited(new_table(unpinned_catalog(warehouse, aws), appends=[ROWS]), lambda metadata: metadata["properties"].update(stored))
+    before = table.metadata_location
+
+    if level == "snapshots":
+        with pytest.raises(ConfigurationError, match=r"^write\.delete\.isolation-level is 'snapshots'; .*Did you mean snapshot"):
+            table.delete("id = 1")
+        assert table.refresh().metadata_location == before
+        return
+
+    with table.transaction() as transaction:
+        transaction.delete("id = 1")
+        # Rows of others that match are no conflict to a delete at this level.
+        table.catalog.load_table(table.name()).append(ROWS)
+    assert table.refresh().scan().to_arrow().num_rows == 2 * ROWS.num_rows - 1
+
+
+def test_another_format_version_is_not_taken_for_a_property(catalog: EncryptedInMemoryCatalog) -> None:
+    table = new_table(catalog)
+
+    for version in ("2", "", "4"):
+        with pytest.raises(ConfigurationError, match="format version 3, which cannot become"), table.transaction() as transaction:
+            transaction.set_properties({"format-version": version})
+    with table.transaction() as transaction:
+        transaction.set_properties({"format-version": "3", "owner": "tests"})
+
+    assert table.refresh().properties.get("owner") == "tests"
+    assert "format-version" not in table.properties
 
 
 @pytest.mark.parametrize(("name", "value"), OF_EXPIRY)

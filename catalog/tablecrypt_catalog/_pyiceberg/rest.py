@@ -46,7 +46,7 @@ from pyiceberg.exceptions import (
     ViewAlreadyExistsError,
 )
 from pyiceberg.exceptions import ValidationError as InvalidMetadataError
-from pyiceberg.io import FileIO
+from pyiceberg.io import S3_SIGNER, FileIO
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import FileScanTask, StagedTable, Table
@@ -57,6 +57,7 @@ from requests import HTTPError, PreparedRequest, RequestException, Response, Ses
 from tenacity import retry
 
 from tablecrypt._parsed_json import problem_of
+from tablecrypt._per_process import PerProcess
 from tablecrypt.errors import ConfigurationError, FormatError, ReadRestrictionError, TablecryptError
 from tablecrypt.files.stores import file_io_for
 from tablecrypt.printable import printable
@@ -141,11 +142,29 @@ class RestCatalogAdapter(RestCatalog):
     """PyIceberg's RestCatalog, whose steps can be taken one by one: what the server said is handed out as it said it.
 
     Of what a server says about the configuration, only that is taken which `taken_from_server` admits, and nothing of a table's properties.
+
+    Connections and tokens stay in their process: a forked child and a pickled copy make their own when they first need them.
     """
 
     def __init__(self, name: str, **properties: str) -> None:
         self._client_properties = dict(properties)
+        self._sessions = PerProcess(self._create_session)
         super().__init__(name, **properties)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name not in ("_sessions", "_auth_manager")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._auth_manager, self._sessions = None, PerProcess(self._create_session)
+
+    @property
+    def _session(self) -> Session:
+        return self._sessions.get()
+
+    @_session.setter
+    def _session(self, session: Session) -> None:
+        self._sessions.hold(session)
 
     @property
     def client_properties(self) -> Properties:
@@ -395,8 +414,8 @@ class RestCatalogAdapter(RestCatalog):
             self._taken(sent)
         chosen = self._resolve_storage_credentials(response.storage_credentials, response.metadata_location)
         properties = {**self.properties, **self._taken(response.config), **self._taken(chosen)}
-        if self._auth_manager:
-            properties[AUTH_MANAGER] = self._auth_manager
+        if S3_SIGNER in properties:
+            properties[AUTH_MANAGER] = _AuthOfCatalog(self)
         return file_io_for(properties, response.metadata_location or "")
 
     def load_credentials(self, identifier: str | Identifier, location: str) -> Properties:
@@ -457,6 +476,18 @@ class RestCatalogAdapter(RestCatalog):
 
     def _table_url(self, identifier: str | Identifier) -> str:
         return self.url(Endpoints.load_table, prefixed=True, **self._split_identifier_for_path(identifier))
+
+
+class _AuthOfCatalog(AuthManager):
+    """The catalog's own, in whichever process it is asked."""
+
+    def __init__(self, catalog: RestCatalogAdapter) -> None:
+        self._catalog = catalog
+
+    def auth_header(self) -> str | None:
+        """Return what goes into the header of a request."""
+        auth = self._catalog._session.auth
+        return auth.auth_manager.auth_header() if isinstance(auth, AuthManagerAdapter) else None
 
 
 class _NamedAuth(AuthManagerAdapter):

@@ -6,7 +6,7 @@ MetastoreCatalog: _create_staged_table, _convert_schema_if_needed, _resolve_tabl
 
 from __future__ import annotations
 
-from functools import cached_property
+from functools import cached_property, partial
 from pickle import PicklingError
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +23,7 @@ from pyiceberg.types import strtobool
 from sqlalchemy import ClauseElement, ColumnElement, Engine, and_, create_engine, insert
 from sqlalchemy.orm import Session
 
+from tablecrypt._per_process import InForkedChildren
 from tablecrypt.files.locations import location_of_new_table
 from tablecrypt.properties import KEY_ID
 from tablecrypt_catalog.pins.sql import ROWS, has_key, row_names
@@ -34,15 +35,20 @@ if TYPE_CHECKING:
 class SqlCatalogAdapter(SqlCatalog):
     """A SqlCatalog that tells which rows are tables, and makes a row in a session of the caller's.
 
-    It pickles, as PyIceberg's own does not: a copy has the properties, and connects to the database when it is first used.
+    It pickles, as PyIceberg's own does not: a copy has the properties, and connects to the database when it is first used. So does a forked
+    child: over its parent's connections each would get answers to the other, and SQLite could damage its file.
     """
 
+    def __init__(self, name: str, **properties: str) -> None:
+        super().__init__(name, **properties)
+        self._connect_in_children()
+
     def __getstate__(self) -> dict[str, Any]:
-        url = self.engine.url
-        if url.get_backend_name() == "sqlite" and (url.database or ":memory:") == ":memory:":
+        if self._is_in_memory:
             # A copy would connect to another, empty database, in which no table and no pin is.
             raise PicklingError(f"catalog {self.name} cannot be pickled: its database is in the memory of this process")
-        return {name: value for name, value in self.__dict__.items() if not isinstance(value, (Engine, ClauseElement))}
+        left = Engine, ClauseElement, InForkedChildren
+        return {name: value for name, value in self.__dict__.items() if not isinstance(value, left)}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -52,6 +58,17 @@ class SqlCatalogAdapter(SqlCatalog):
             echo=echo if echo == "debug" else strtobool(echo),
             pool_pre_ping=strtobool(str(self.properties.get("pool_pre_ping", DEFAULT_POOL_PRE_PING_VALUE))),
         )
+        self._connect_in_children()
+
+    @property
+    def _is_in_memory(self) -> bool:
+        url = self.engine.url
+        return url.get_backend_name() == "sqlite" and (url.database or ":memory:") == ":memory:"
+
+    def _connect_in_children(self) -> None:
+        # What is in memory a fork copies, with all that is in it.
+        if not self._is_in_memory:
+            self._in_children = InForkedChildren(partial(self.engine.dispose, close=False))
 
     @cached_property
     def is_row(self) -> ColumnElement[bool]:

@@ -167,8 +167,12 @@ class ProducerAdapter(_SnapshotProducer[Any]):
         self._starting_snapshot_id = other._starting_snapshot_id
 
     def isolate_as(self, operation: Operation | IsolationLevel) -> None:
-        """Check concurrent changes at this isolation level, or at the one that the table's properties say for an operation."""
-        self._isolation_operation = cast("Operation", operation)
+        """Check concurrent changes at this isolation level, or at the one that the table's properties say for an operation.
+
+        Raises:
+            ConfigurationError: they say none that there is. Read only where others commit meanwhile, that would seldom be noticed.
+        """
+        self._isolation_operation = cast("Operation", cast("Any", self.table_metadata).isolation_level(operation))
 
     @property
     def transaction_table(self) -> Table:

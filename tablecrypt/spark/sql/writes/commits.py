@@ -67,9 +67,9 @@ from tablecrypt.spark.sql.writes.write_options import VALIDATE_FROM, SqlWriteOpt
 from tablecrypt.spark.tables import LocatedTable
 from tablecrypt.spark.write import Mode, WriteOptions, commit_change, commit_written
 from tablecrypt.table.lineage import with_lineage
+from tablecrypt.table.metadata import isolation_of
 from tablecrypt.table.parquet_options import parquet_writer_options, target_file_size
 from tablecrypt.table.protection.policy import policy_of
-from tablecrypt.table.row_changes import isolation_of
 
 if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
