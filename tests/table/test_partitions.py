@@ -198,6 +198,9 @@ def test_filters_at_the_first_and_last_day_keep_the_rows_they_ask_for(catalog: C
         f"day {sign} '{day}'": ids(table, row_filter=f"day {sign} '{day}'") for sign in ("<", "<=", ">", ">=") for day in (days[0], days[2])
     }
     assert list(found.values()) == [[], [1, 2], [1], [1, 2, 3], [2, 3], [], [1, 2, 3], [3]]
+    for beyond in (f"day < '{dt.date.min}'", f"day > '{dt.date.max}'"):
+        with pytest.warns(UserWarning, match="did not match any records"):
+            table.delete(beyond)
     table.delete(f"day <= '{dt.date.max}'")
     assert not table.scan().count()
 
@@ -217,6 +220,19 @@ def test_the_smallest_whole_numbers_are_found_in_the_partition_that_is_nearly_th
     table.delete("id < 7")
 
     assert ids(table) == [200]
+
+
+@pytest.mark.parametrize("row_filter", ["id < -2147483640", "id = -2147483648"])
+def test_files_that_a_filter_finds_alone_in_their_manifest_are_deleted(catalog: Catalog, row_filter: str) -> None:
+    schema = Schema(NestedField(1, "id", IntegerType()), NestedField(2, "text", StringType()))
+    spec = PartitionSpec(PartitionField(1, 1000, TruncateTransform(10), "tens"))
+    table = catalog.create_table("db.tens", schema, partition_spec=spec, properties=ENCRYPTED)
+    for id_ in (-(2**31), 5):
+        table.append(pa.table({"id": [id_], "text": [CANARY]}, schema=schema.as_arrow()))
+
+    table.delete(row_filter)
+
+    assert ids(table) == [5]
 
 
 def test_rows_without_a_partition_column_are_in_the_partition_of_its_default(catalog: Catalog) -> None:
