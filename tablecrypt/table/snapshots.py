@@ -70,6 +70,7 @@ from tablecrypt.table._pyiceberg.transactions import (
 )
 from tablecrypt.table.deletes import RowDelta
 from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata, has_column_keys
+from tablecrypt.table.partitions import partition_path
 from tablecrypt.table.planning.file_filter import of_partitions, telling
 from tablecrypt.table.protection.authenticated import check_declared
 from tablecrypt.table.protection.policy import check_still_protected, policy_of
@@ -565,7 +566,7 @@ def summary_counts(metadata: TableMetadata, added: Iterable[DataFile], removed: 
         added, removed: the files, each with the id of its partition spec.
     """
     limit = PARTITION_SUMMARIES.whole_number(metadata.properties)
-    collector = SnapshotSummaryCollector(partition_summary_limit=limit)
+    collector = _SummaryCollector(partition_summary_limit=limit)
     schema, specs = metadata.schema(), metadata.specs()
     came, went = list(added), list(removed)
     for file in came:
@@ -577,6 +578,16 @@ def summary_counts(metadata: TableMetadata, added: Iterable[DataFile], removed: 
     _count_vectors(counts, "removed", went)
 
     return counts
+
+
+class _SummaryCollector(SnapshotSummaryCollector):
+    """PyIceberg's, for partitions of any value."""
+
+    def update_partition_metrics(self, partition_spec: PartitionSpec, file: DataFile, is_add_file: bool, schema: Schema) -> None:
+        """Count a file in the partition that it is in."""
+        counts = self.partition_metrics[partition_path(partition_spec, file.partition, schema)]
+        count = counts.add_file if is_add_file else counts.remove_file
+        count(file)
 
 
 def _as_counted(file: DataFile) -> DataFile:
