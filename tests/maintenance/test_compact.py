@@ -21,7 +21,9 @@ from pyiceberg.types import StringType
 from tablecrypt.errors import ConfigurationError, FormatError, TamperedFileError
 from tablecrypt.maintenance import Progress, compact
 from tablecrypt.maintenance.runner import FileDone, FileFunction, FileWork, LocalRunner, R, W
+from tablecrypt.table import write
 from tablecrypt.table.deletes import RowDelta
+from tablecrypt.table.partitions import rows_by_partition
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt_catalog import EncryptedSqlCatalog
 from tests.support.aws import AwsServer
@@ -294,6 +296,21 @@ def test_files_of_an_earlier_partitioning_and_schema_become_files_of_today(new_t
     assert content(table) == before
     assert {task.file.spec_id for task in table.scan().plan_files()} == {table.spec().spec_id}
     assert len(files(table)) == 2
+
+
+def test_rows_of_a_file_in_another_partition_come_into_their_own(new_table: NewTable, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a writer's fault may have left them, whose rows no filter of the partition finds."""
+    table = new_table(PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "region")), appends=0)
+    with monkeypatch.context() as faulty:
+        faulty.setattr(write, "rows_by_partition", lambda *given: [(next(rows_by_partition(*given))[0], given[2])])
+        table.append(rows(0, 4))
+    found = content(table)
+    assert [row["id"] for row in content(table, row_filter="region = 'r1'")] == []
+
+    compact(table, rewrite_all=True)
+
+    assert content(table) == found
+    assert [row["id"] for row in content(table, row_filter="region = 'r1'")] == [1, 3]
 
 
 def test_a_long_file_is_cut(new_table: NewTable) -> None:
