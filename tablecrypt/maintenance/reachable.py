@@ -46,6 +46,7 @@ from tablecrypt.maintenance.operation import require_encrypted
 from tablecrypt.manifests import EncryptedManifestFile
 from tablecrypt.manifests.records import STATISTICS, EncryptedDataFile, is_deletion_vector, stored_key_metadata
 from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata
+from tablecrypt.table.partitions import partition_path
 from tablecrypt.table.table_files import TableFileIO, heads_of, name_of
 
 A = TypeVar("A")
@@ -379,7 +380,7 @@ class _Entries:
             return ""
 
         try:
-            return spec.partition_to_path(file.partition, self._schema)
+            return partition_path(spec, file.partition, self._schema)
         except (ValueError, KeyError, IndexError, TypeError):
             # The column that the spec names was dropped since: its values are all that is left to say.
             return ", ".join(str(file.partition[at]) for at in range(len(file.partition)))

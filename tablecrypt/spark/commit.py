@@ -61,7 +61,8 @@ def check_can_replace_partitions(located: LocatedTable, branch: str | None) -> N
     # Their rows would stay beside the new ones, or go with rows that are to stay.
     if any(task.file.spec_id != spec.spec_id for task in _live_tasks(located, branch)):
         raise ConfigurationError(
-            f"{located.name} has files from before its partitioning was changed: use mode 'overwrite' with overwrite_filter"
+            f"{located.name} has files from before its partitioning was changed: overwrite by a condition (mode 'overwrite' with "
+            "overwrite_filter), or write them again first (compact with rewrite_all)"
         )
 
 

@@ -131,7 +131,7 @@ def merged_change(df: DataFrame, located: LocatedTable, keys: tuple[str, ...], b
         ConfigurationError: a key is null in the DataFrame, or occurs twice in it or in the table.
     """
     spark = df.sparkSession
-    change = RowChange()
+    change = RowChange(is_merge=True)
     # All files: which keys the rows have is known only when Spark evaluates them.
     tasks = located.scan(ALWAYS_TRUE, branch).plan_files()
     partitions = Sizing.of(spark).partitions(tasks) if tasks else []

@@ -19,6 +19,7 @@ import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
+from urllib.parse import quote_plus
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -29,7 +30,7 @@ from pyiceberg.transforms import IdentityTransform, VoidTransform
 from pyiceberg.typedef import Record
 from pyiceberg.types import IcebergType, NestedField, TimestampType, UUIDType
 
-from tablecrypt.errors import FormatError
+from tablecrypt.errors import ConfigurationError, FormatError
 from tablecrypt.keys.nested_columns import path_through_structs
 from tablecrypt.table.filters import is_nano
 
@@ -47,6 +48,22 @@ class StoredPartitionKey(PartitionKey):
     def partition(self) -> Record:
         """The partition's values."""
         return Record(*(each.value for each in self.field_values))
+
+    def to_path(self) -> str:
+        """The partition's folder."""
+        return partition_path(self.partition_spec, self.partition, self.schema)
+
+
+def partition_path(spec: PartitionSpec, partition: Record, schema: Schema) -> str:
+    """Return the folder of a partition, by which summaries name it too.
+
+    PyIceberg shows dates and moments as Python's, of the years 1 to 9999. Others are shown as the numbers that manifests hold: the name of
+    a folder means nothing.
+    """
+    try:
+        return spec.partition_to_path(partition, schema)
+    except OverflowError:
+        return "/".join(f"{quote_plus(field.name)}={quote_plus(str(partition[at]))}" for at, field in enumerate(spec.fields))
 
 
 def rows_by_partition(spec: PartitionSpec, schema: Schema, rows: pa.Table) -> Iterator[tuple[PartitionKey, pa.Table]]:
@@ -124,6 +141,10 @@ def _partition_values(field: PartitionField, schema: Schema, rows: pa.Table) -> 
     if is_nano(source_type) and not isinstance(field.transform, (IdentityTransform, VoidTransform)):
         source, source_type = _microseconds(source), TimestampType()
     values = field.transform.pyarrow_transform(source_type)(source)
+    # Scans look for a null where the value is one: the row would be lost to their filters.
+    if values.null_count != source.null_count and not isinstance(field.transform, VoidTransform):
+        name = schema.find_column_name(field.source_id)
+        raise ConfigurationError(f"a value of {name} is of a year past 262142, which no partition {field.name} has: leave such rows out")
 
     return values if isinstance(values, pa.ChunkedArray) else pa.chunked_array([values])
 

@@ -45,7 +45,7 @@ from pyiceberg.io.pyarrow import data_file_statistics_from_parquet_metadata, par
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.schema import Schema
 from pyiceberg.table import ALWAYS_TRUE, TableProperties, upsert_util
-from pyiceberg.table.snapshots import IsolationLevel
+from pyiceberg.table.snapshots import IsolationLevel, Operation
 from pyiceberg.types import DateType, IntegerType, LongType, StringType
 from pyroaring import BitMap64
 
@@ -98,6 +98,8 @@ class RowChange:
     """New rows."""
     write_uuid: uuid.UUID = field(default_factory=uuid.uuid4)
     """Part of the names of files that are written for it."""
+    is_merge: bool = False
+    """Whether rows were looked for one by one: a snapshot that only adds rows is an append then, and that of an overwrite never is."""
 
     def __bool__(self) -> bool:
         return bool(self.dropped or self.position_deleted or self.rewritten or self.added)
@@ -106,6 +108,13 @@ class RowChange:
     def written(self) -> list[DataFile]:
         """Data files that exist for this change alone."""
         return [*self.rewritten, *self.added]
+
+    @property
+    def operation(self) -> Operation:
+        """What its snapshot does to the table, as Iceberg Java has it: streams read the rows of appends alone."""
+        if self.is_merge and not self.dropped and not self.position_deleted:
+            return Operation.APPEND
+        return Operation.OVERWRITE if self.written else Operation.DELETE
 
 
 def is_merge_on_read(mode: str) -> bool:

@@ -22,6 +22,7 @@ from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
+from pyiceberg.expressions import BooleanExpression
 from pyiceberg.manifest import DataFile, ManifestContent, ManifestEntry, ManifestEntryStatus, ManifestFile
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
@@ -42,7 +43,7 @@ from tablecrypt.arguments import check_text, described
 from tablecrypt.errors import ConfigurationError, FormatError
 from tablecrypt.files.encrypting_file_io import refuse_restricted
 from tablecrypt.iceberg_properties import PARTITION_SUMMARIES
-from tablecrypt.keys.column_keys import ColumnPolicy
+from tablecrypt.keys.column_keys import ColumnPolicy, told_until
 from tablecrypt.keys.key_ring import EncryptedKey
 from tablecrypt.keys.manager import NewManifestListKey
 from tablecrypt.keys.nested_columns import covering
@@ -69,6 +70,8 @@ from tablecrypt.table._pyiceberg.transactions import (
 )
 from tablecrypt.table.deletes import RowDelta
 from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata, has_column_keys
+from tablecrypt.table.partitions import partition_path
+from tablecrypt.table.planning.file_filter import of_partitions, telling
 from tablecrypt.table.protection.authenticated import check_declared
 from tablecrypt.table.protection.policy import check_still_protected, policy_of
 from tablecrypt.table.protection.writing import WrittenUnder
@@ -148,6 +151,11 @@ class EncryptedProducer(ProducerAdapter):
     def new_manifest_writer(self, spec: PartitionSpec) -> ManifestWriterV3:
         """Return a writer of data manifests; PyIceberg's producers and merges write through it."""
         return self._manifest_writer(spec, ManifestContent.DATA)
+
+    def partition_filter(self, row_filter: BooleanExpression, spec: PartitionSpec, case_sensitive: bool) -> BooleanExpression:
+        """Return it as scans have it. By PyIceberg's, manifests of files that a scan finds would be passed over, and the rows stay."""
+        told = told_until(self.table_metadata.properties, self.schema())
+        return of_partitions(row_filter, telling(spec, told), self.schema(), case_sensitive)
 
     def produce(self) -> UpdatesAndRequirements:
         """Write one attempt's manifests and manifest list; return the updates that commit them, keys included.
@@ -558,7 +566,7 @@ def summary_counts(metadata: TableMetadata, added: Iterable[DataFile], removed: 
         added, removed: the files, each with the id of its partition spec.
     """
     limit = PARTITION_SUMMARIES.whole_number(metadata.properties)
-    collector = SnapshotSummaryCollector(partition_summary_limit=limit)
+    collector = _SummaryCollector(partition_summary_limit=limit)
     schema, specs = metadata.schema(), metadata.specs()
     came, went = list(added), list(removed)
     for file in came:
@@ -570,6 +578,16 @@ def summary_counts(metadata: TableMetadata, added: Iterable[DataFile], removed: 
     _count_vectors(counts, "removed", went)
 
     return counts
+
+
+class _SummaryCollector(SnapshotSummaryCollector):
+    """PyIceberg's, for partitions of any value."""
+
+    def update_partition_metrics(self, partition_spec: PartitionSpec, file: DataFile, is_add_file: bool, schema: Schema) -> None:
+        """Count a file in the partition that it is in."""
+        counts = self.partition_metrics[partition_path(partition_spec, file.partition, schema)]
+        count = counts.add_file if is_add_file else counts.remove_file
+        count(file)
 
 
 def _as_counted(file: DataFile) -> DataFile:

@@ -147,8 +147,12 @@ class EncryptedTransaction(TransactionAdapter):
         if not change:
             return
 
+        # A commit refuses restricted readers all but appends, and what a merge appends depends on rows that are hidden from them.
+        if change.is_merge:
+            refuse_restricted(self.table.io, "a merge")
+
         update = self.new_snapshot(options)
-        operation = Operation.OVERWRITE if change.written else Operation.DELETE
+        operation = change.operation
         if change.position_deleted:
             vectors = write_row_delta(self.encrypted_metadata, self.table_io, change.position_deleted, change.write_uuid, change.dropped)
             producer: EncryptedOverwrite = update.row_delta(vectors, operation)
@@ -160,7 +164,8 @@ class EncryptedTransaction(TransactionAdapter):
 
         # Then new manifests inherit the fingerprints of files that the rows were copied from, so that add_files still knows them.
         producer.moves_rows = bool(change.rewritten or (change.position_deleted and change.added))
-        producer.isolate_as(options.isolation or operation)
+        # What a merge adds depends on rows that it has looked for, also where it found none.
+        producer.isolate_as(options.isolation or (Operation.OVERWRITE if change.written else Operation.DELETE))
         if begun is not None:
             producer.continue_from(begun)
 

@@ -16,11 +16,13 @@ from pyiceberg.table import CommitTableResponse
 from pyiceberg.table.snapshots import Operation
 from pyiceberg.table.sorting import NullOrder
 from pyiceberg.transforms import BucketTransform, IdentityTransform, VoidTransform
+from pyiceberg.typedef import Record
 from pyiceberg.types import StringType
 
 from tablecrypt.errors import ConfigurationError, FormatError, TamperedFileError
 from tablecrypt.maintenance import Progress, compact
 from tablecrypt.maintenance.runner import FileDone, FileFunction, FileWork, LocalRunner, R, W
+from tablecrypt.manifests.records import DATA_FILE_POSITIONS
 from tablecrypt.table.deletes import RowDelta
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt_catalog import EncryptedSqlCatalog
@@ -294,6 +296,22 @@ def test_files_of_an_earlier_partitioning_and_schema_become_files_of_today(new_t
     assert content(table) == before
     assert {task.file.spec_id for task in table.scan().plan_files()} == {table.spec().spec_id}
     assert len(files(table)) == 2
+
+
+def test_rows_of_a_file_in_another_partition_come_into_their_own(new_table: NewTable) -> None:
+    """As a writer's fault may have left them, whose rows no filter of the partition finds."""
+    table = new_table(appends=0)
+    file = TableFiles(folder_of(table), table.schema(), table.spec()).data_of_others(rows(0, 4))
+    file[DATA_FILE_POSITIONS["partition"]] = Record("r0")
+    with table.transaction() as transaction, transaction.update_snapshot().fast_append() as append:
+        append.append_data_file(file)
+    found = content(table)
+    assert len(found) == 4 and content(table, row_filter="region = 'r1'") == []
+
+    compact(table, rewrite_all=True)
+
+    assert content(table) == found
+    assert [row["id"] for row in content(table, row_filter="region = 'r1'")] == [1, 3]
 
 
 def test_a_long_file_is_cut(new_table: NewTable) -> None:

@@ -6,7 +6,7 @@ import datetime as dt
 import math
 import struct
 import uuid
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 import pytest
@@ -48,11 +48,14 @@ from pyiceberg.types import (
 )
 
 from tablecrypt.errors import ConfigurationError
+from tablecrypt.spark.sql.metadata_tables import metadata_table
 from tablecrypt.table.partitions import rows_by_partition
+from tablecrypt.table.table import EncryptedTable
 from tests.support.plaintext import CANARY
 from tests.support.tables import ENCRYPTED, ids, team_table
 
 DAY_NS = 86_400_000_000_000
+YEAR_10000, YEAR_0 = 253_402_300_800_000_000, -62_135_596_800_000_001
 NANOSECONDS = [1, -1, -1000, 10**18 + 7, None, DAY_NS, -DAY_NS]
 
 
@@ -198,6 +201,9 @@ def test_filters_at_the_first_and_last_day_keep_the_rows_they_ask_for(catalog: C
         f"day {sign} '{day}'": ids(table, row_filter=f"day {sign} '{day}'") for sign in ("<", "<=", ">", ">=") for day in (days[0], days[2])
     }
     assert list(found.values()) == [[], [1, 2], [1], [1, 2, 3], [2, 3], [], [1, 2, 3], [3]]
+    for beyond in (f"day < '{dt.date.min}'", f"day > '{dt.date.max}'"):
+        with pytest.warns(UserWarning, match="did not match any records"):
+            table.delete(beyond)
     table.delete(f"day <= '{dt.date.max}'")
     assert not table.scan().count()
 
@@ -217,6 +223,41 @@ def test_the_smallest_whole_numbers_are_found_in_the_partition_that_is_nearly_th
     table.delete("id < 7")
 
     assert ids(table) == [200]
+
+
+@pytest.mark.parametrize("row_filter", ["id < -2147483640", "id = -2147483648"])
+def test_files_that_a_filter_finds_alone_in_their_manifest_are_deleted(catalog: Catalog, row_filter: str) -> None:
+    schema = Schema(NestedField(1, "id", IntegerType()), NestedField(2, "text", StringType()))
+    spec = PartitionSpec(PartitionField(1, 1000, TruncateTransform(10), "tens"))
+    table = catalog.create_table("db.tens", schema, partition_spec=spec, properties=ENCRYPTED)
+    for id_ in (-(2**31), 5):
+        table.append(pa.table({"id": [id_], "text": [CANARY]}, schema=schema.as_arrow()))
+
+    table.delete(row_filter)
+
+    assert ids(table) == [5]
+
+
+@pytest.mark.parametrize("transform", [YearTransform(), MonthTransform(), DayTransform(), HourTransform(), IdentityTransform()])
+@pytest.mark.parametrize(("moment", "row_filter"), [(YEAR_10000, "at > '9999-12-31T23:59:59'"), (YEAR_0, "at < '0001-01-01T00:00:00'")])
+def test_moments_of_years_that_python_has_not_have_partitions(
+    catalog: Catalog, transform: Transform[Any, Any], moment: int, row_filter: str
+) -> None:
+    schema = Schema(NestedField(1, "id", LongType()), NestedField(2, "at", TimestampType()))
+    table = table_in(catalog, schema, PartitionSpec(PartitionField(2, 1000, transform, "part of")))
+    table.append(pa.table({"id": [1, 2, 3], "at": pa.array([moment, 0, None], pa.timestamp("us"))}))
+
+    assert ids(table, row_filter=row_filter) == [1]
+    # One row for each partition, of values that Python has not.
+    assert metadata_table(cast(EncryptedTable, table), "partitions", None).num_rows == 3
+    table.delete(row_filter)
+    assert ids(table) == [2, 3]
+
+
+@pytest.mark.parametrize("transform", [YearTransform(), MonthTransform()])
+def test_a_year_that_arrow_cannot_count_is_not_written_as_null(transform: Transform[Any, Any]) -> None:
+    with pytest.raises(ConfigurationError, match="a value of value is of a year past 262142"):
+        groups(TimestampType(), transform, pa.array([2**63 - 1], pa.timestamp("us")))
 
 
 def test_rows_without_a_partition_column_are_in_the_partition_of_its_default(catalog: Catalog) -> None:

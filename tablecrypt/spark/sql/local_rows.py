@@ -7,6 +7,7 @@ Arrow types that Spark has not become some that it has, at the top, in structs, 
     fixed, large binary                 binary
     dictionary, large string            string
     large list                          list
+    int8                                int: `content` and `status`, as Iceberg has them, whose types it is the smallest of
 """
 
 from __future__ import annotations
@@ -56,6 +57,8 @@ def _spark_type(kind: pa.DataType) -> pa.DataType:
         return pa.binary()
     if pa.types.is_large_string(kind) or pa.types.is_time(kind) or (pa.types.is_timestamp(kind) and kind.unit == "ns") or kind == pa.uuid():
         return pa.string()
+    if pa.types.is_int8(kind):
+        return pa.int32()
     if pa.types.is_dictionary(kind):
         return _spark_type(kind.value_type)
     if pa.types.is_map(kind):

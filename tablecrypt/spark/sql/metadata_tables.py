@@ -63,6 +63,7 @@ _FINDINGS: Final = pa.schema(
     [pa.field(name, pa.string(), nullable=False) for name in ("severity", "code", "title", "location", "message", "advice")]
 )
 _NEVER: Final = dt.datetime.min
+_PARTITION: Final = "partition"
 _COUNTED: Final = ("_count", "_size_in_bytes")
 MOST_ROWS: Final = 10_000_000
 
@@ -142,19 +143,29 @@ def _with_last_names(metadata: EncryptedTableMetadata) -> list[PartitionSpec]:
 
 def _without_no_partitions(rows: pa.Table) -> pa.Table:
     """Return rows without the partition of a table that never had any, as in Iceberg."""
-    if "partition" in rows.column_names and not rows.schema.field("partition").type.num_fields:
-        return rows.drop_columns("partition")
+    if _PARTITION in rows.column_names and not rows.schema.field(_PARTITION).type.num_fields:
+        return rows.drop_columns(_PARTITION)
     return rows
 
 
 def _partitions(table: EncryptedTable) -> pa.Table:
     """Return a row for each partition. PyIceberg has one for each order in which specs had its fields."""
     rows = table.inspect.partitions()
-    found: dict[frozenset[tuple[str, Any]], dict[str, Any]] = {}
-    for row in rows.to_pylist():
-        key = frozenset((row.get("partition") or {}).items())
-        found[key] = _together(found[key], row) if key in found else row
-    return pa.Table.from_pylist(list(found.values()), schema=rows.schema)
+    if _PARTITION not in rows.column_names:
+        return rows
+
+    # Partitions stay Arrow's: Python's dates are of the years 1 to 9999.
+    keys = [frozenset(value.items()) if value.is_valid else frozenset() for value in rows.column(_PARTITION)]
+    counts = rows.drop_columns(_PARTITION)
+    first: dict[frozenset[tuple[str, Any]], int] = {}
+    found: dict[int, dict[str, Any]] = {}
+    for place, row in enumerate(counts.to_pylist()):
+        at = first.setdefault(keys[place], place)
+        found[at] = row if at == place else _together(found[at], row)
+
+    joined = pa.Table.from_pylist(list(found.values()), schema=counts.schema)
+    partitions = rows.column(_PARTITION).take(pa.array(found, pa.int64()))
+    return joined.append_column(rows.schema.field(_PARTITION), partitions).select(rows.column_names)
 
 
 def _together(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:

@@ -15,7 +15,8 @@ _DeleteFiles, _FastAppendFiles, _MergeAppendFiles, _OverwriteFiles, _SnapshotPro
 _new_manifest_list_file_name                                                             the same file names as PyIceberg's
 _SnapshotProducer: _commit, _deleted_entries, _existing_manifests, _manifests, _process_manifests, _validate_concurrency, _io, _transaction,
   _snapshot_id, _parent_snapshot_id, _target_branch, _compression, _operation, _written_manifest_lists, _written_manifests,
-  _added_data_files, _deleted_data_files, _isolation_operation, _starting_snapshot_id, _manifest_num_counter
+  _added_data_files, _deleted_data_files, _isolation_operation, _starting_snapshot_id, _manifest_num_counter, _build_manifest_evaluator,
+  _build_partition_projection
 _DeleteFiles: _compute_deletes, _planned_delete_files, _predicate, _case_sensitive
 UpdateSnapshot: _transaction, _io, _branch, _snapshot_properties;  ExpireSnapshots: _commit, _transaction;  Summary: _additional_properties
 """
@@ -108,6 +109,13 @@ class ProducerAdapter(_SnapshotProducer[Any]):
             # Partitions of a column that was dropped have no type to compare by: such manifests are all looked into.
             return lambda _: True
         return super()._build_manifest_evaluator(spec_id)
+
+    @abstractmethod
+    def partition_filter(self, row_filter: BooleanExpression, spec: PartitionSpec, case_sensitive: bool) -> BooleanExpression:
+        """Return what a filter says of a spec's partitions, by which manifests are passed over."""
+
+    def _build_partition_projection(self, spec_id: int) -> BooleanExpression:
+        return self.partition_filter(self._predicate, self.spec(spec_id), self._case_sensitive)
 
     def check_concurrency(self) -> None:
         """Refuse this change where it conflicts with what others committed meanwhile, as the isolation level says; before each retry."""

@@ -220,6 +220,16 @@ def test_java_keeps_what_was_copied_until_it_writes_the_manifest_again(
     assert spark.sql(add.format(f"{new_name}_again")).collect() == [(3, 1)]
 
 
+def test_icebergs_own_catalog_sorts_files_in_a_session_with_ours(oracle: JavaOracle, rest_server: RestServer) -> None:
+    """It asks the session's parser what an order means."""
+    both = SharedViews(oracle, new_namespace(rest_server))
+    for catalog, properties in (("ours", "TBLPROPERTIES ('encryption.key-id' = 'alias/orders')"), ("theirs", "")):
+        both.run(f"CREATE TABLE {catalog}.db.sorted_{catalog} USING iceberg {properties} AS SELECT id FROM range(5)")
+        sorting = f"table => 'db.sorted_{catalog}', strategy => 'sort', sort_order => 'id DESC', options => map('rewrite-all', 'true')"
+        both.run(f"CALL {catalog}.system.rewrite_data_files({sorting})")
+        assert [row["id"] for row in both.run(f"SELECT id FROM {catalog}.db.sorted_{catalog}")] == [4, 3, 2, 1, 0]
+
+
 def test_add_files_gives_what_icebergs_own_gives(oracle: JavaOracle, rest_server: RestServer, tmp_path: Path) -> None:
     both = SharedViews(oracle, new_namespace(rest_server))
     for number, dept in enumerate(["01", "1e3", "a%2Fb", "__HIVE_DEFAULT_PARTITION__", "2024-01-02"]):

@@ -109,8 +109,10 @@ def test_each_metadata_table_of_a_table_with_columns_of_any_type_can_be_read(spa
 
 
 def test_nested_types_become_such_as_spark_has() -> None:
-    nested = pa.large_list(pa.struct([("id", pa.uuid()), ("map", pa.map_(pa.large_string(), pa.large_list(pa.binary(5))))]))
+    nested = pa.large_list(
+        pa.struct([("id", pa.uuid()), ("content", pa.int8()), ("map", pa.map_(pa.large_string(), pa.large_list(pa.binary(5))))])
+    )
     shown = local_rows("rows", pa.table({"of_struct": pa.nulls(2, pa.struct([("nested", nested)]))}))
 
-    of_spark = pa.list_(pa.struct([("id", pa.string()), ("map", pa.map_(pa.string(), pa.list_(pa.binary())))]))
+    of_spark = pa.list_(pa.struct([("id", pa.string()), ("content", pa.int32()), ("map", pa.map_(pa.string(), pa.list_(pa.binary())))]))
     assert pa.ipc.open_stream(shown.content).read_all().schema.field("of_struct").type == pa.struct([("nested", of_spark)])

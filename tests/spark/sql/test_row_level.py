@@ -16,6 +16,7 @@ from pyiceberg.transforms import BucketTransform, IdentityTransform
 from pyiceberg.types import LongType, NestedField, StringType
 
 from tablecrypt import maintenance
+from tablecrypt import spark as tcs
 from tests.spark.conftest import Lake
 from tests.spark.sql.test_write import SIMPLE, create, files, stored
 from tests.spark.sql.test_write_failures import after_some_rows
@@ -326,6 +327,19 @@ def test_columns_and_partitions_that_changed_keep_rows_whole(spark: SparkSession
     expected = [("x", 2, "b", 21), (None, 3, "cc", 30), (None, 4, None, None)]
     assert sorted((tuple(row) for row in spark.table(name).collect()), key=lambda row: int(row[1])) == expected
     assert maintenance.verify(table.refresh()).is_good
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_merge_that_only_adds_rows_is_an_append_which_streams_read(spark: SparkSession, prod: Lake, new_name: str, mode: str) -> None:
+    table = create(prod, new_name, SIMPLE, properties=in_mode(mode))
+    merge = "MERGE INTO prod.{} t USING (SELECT id FROM range({})) s ON t.id = s.id {} WHEN NOT MATCHED THEN INSERT (id) VALUES (s.id)"
+    for rows in (2, 3, 3):
+        spark.sql(merge.format(new_name, rows, ""))
+    tcs.write_table(spark.range(3, 4), f"prod.{new_name}", "merge", keys=["id"], catalog_properties=prod.properties)
+    spark.sql(merge.format(new_name, 5, "WHEN MATCHED AND t.id = 0 THEN UPDATE SET note = 'b'"))
+
+    history = table.refresh().inspect.snapshots()["operation"].to_pylist()
+    assert history == ["append", "append", "append", "overwrite"]
 
 
 @pytest.mark.parametrize("mode", MODES)

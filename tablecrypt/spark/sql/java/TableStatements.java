@@ -7,7 +7,7 @@ import java.lang.reflect.Method;
 import java.lang.reflect.Proxy;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
-import org.apache.spark.sql.catalyst.parser.ParserInterface;
+import org.apache.commons.lang3.ClassUtils;
 import org.apache.spark.sql.classic.SparkSession;
 import scala.runtime.AbstractFunction2;
 
@@ -55,8 +55,9 @@ public class TableStatements implements InvocationHandler {
     if (isInstalled(parser)) {
       return parser;
     }
-    Class[] kinds = {ParserInterface.class};
-    return Proxy.newProxyInstance(TableStatements.class.getClassLoader(), kinds, new TableStatements(session, parser));
+    // Iceberg's procedures look for a kind of their own in the session's parser. Its class loader knows its kinds, ours need not.
+    Class[] kinds = (Class[]) ClassUtils.getAllInterfaces(parser.getClass()).toArray(new Class[0]);
+    return Proxy.newProxyInstance(parser.getClass().getClassLoader(), kinds, new TableStatements(session, parser));
   }
 
   private static boolean isInstalled(Object parser) {

@@ -110,7 +110,7 @@ def changed_rows(
         deleted: positions of deleted rows by data file; empty for copy-on-write.
     """
     # The conditions of the scans: by these files were skipped, so they say on which rows the result depends.
-    change = RowChange(reduce(Or, (scan.plan.row_filter for scan in scans), cast("BooleanExpression", AlwaysFalse())))
+    change = RowChange(reduce(Or, (scan.plan.row_filter for scan in scans), cast("BooleanExpression", AlwaysFalse())), is_merge=True)
     if _is_delta(loaded, command):
         change.position_deleted = marked_files({task.file.file_path: task for scan in scans for task in scan.plan.tasks}, deleted)
         change.added = files
