@@ -25,6 +25,7 @@ from tablecrypt.spark.sql.writes.commits import abort_write, begin_write, commit
 from tablecrypt.spark.sql.writes.programs import PlannedWrite, Statement
 from tablecrypt.spark.sql.writes.row_level import can_delete_where, delete_where, row_change
 from tablecrypt.spark.tables import LocatedTable
+from tablecrypt.table.metadata import changed_metadata
 from tablecrypt.table.table import EncryptedTable
 from tests.spark.test_jvm_written_files import encrypted, sized
 from tests.support.aws import AwsServer
@@ -209,8 +210,8 @@ def test_modes_and_tables_that_cannot_be_written_are_refused_before_a_task_runs(
 def test_row_changes_of_no_known_kind_are_refused(table: Table, properties: dict[str, str], command: str, named: str) -> None:
     assert isinstance(table, EncryptedTable)
     write = Write(table)
-    with table.transaction() as transaction:
-        transaction.set_properties(properties)
+    # As another client may have stored it: none of ours does.
+    table.metadata = changed_metadata(table.metadata, {"properties": {**table.metadata.properties, **properties}})
     changed = write.planner.tables.add(LoadedTable(LocatedTable.of_table(table), "prod", "main", None, is_writable=True))
 
     with pytest.raises((ConfigurationError, FormatError), match=named):
