@@ -137,12 +137,11 @@ ISOLATION_LEVELS: Final = {
     "update": _isolation("write.update.isolation-level", "The same of an update, an overwrite and an upsert."),
     "merge": _isolation("write.merge.isolation-level", "The same of MERGE INTO."),
 }
-OF_ROW_CHANGES: Final = (
-    _mode("write.delete.mode", "Whether files are written again without deleted rows, or the rows are marked in deletion vectors."),
-    _mode("write.update.mode", "The same of updated rows."),
-    _mode("write.merge.mode", "The same of MERGE INTO and upserts."),
-    *ISOLATION_LEVELS.values(),
-)
+ROW_MODES: Final = {
+    "delete": _mode("write.delete.mode", "Whether files are written again without deleted rows, or deletion vectors mark these."),
+    "update": _mode("write.update.mode", "The same of updated rows."),
+    "merge": _mode("write.merge.mode", "The same of MERGE INTO and upserts."),
+}
 
 _of_expiry: Final = partial(WholeNumber, scope="iceberg", reader="tablecrypt.maintenance")
 MAX_SNAPSHOT_AGE: Final = _of_expiry("history.expire.max-snapshot-age-ms", "Age at which snapshots expire.", default="432000000")
@@ -232,7 +231,8 @@ OF_TABLES: Final = (
     *OF_FILES,
     *OF_PLACES,
     *OF_WRITES,
-    *OF_ROW_CHANGES,
+    *ROW_MODES.values(),
+    *ISOLATION_LEVELS.values(),
     *OF_EXPIRY,
     *OF_COMMITS,
 )

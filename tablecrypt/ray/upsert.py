@@ -34,7 +34,7 @@ from tablecrypt.errors import AuthenticationError, ConfigurationError, Tablecryp
 from tablecrypt.ray.failures import ENGINE, failure, raise_from_worker
 from tablecrypt.table.file_entries import FileEntryCodec
 from tablecrypt.table.planning import EncryptedFileScanTask
-from tablecrypt.table.row_changes import RowChange, Upsert, identifier_columns, is_merge_on_read, keys_filter, upsert_mode
+from tablecrypt.table.row_changes import RowChange, Upsert, identifier_columns, keys_filter, marks_rows
 from tablecrypt.table.scan import EncryptedDataScan
 from tablecrypt.table.table import EncryptedTable
 
@@ -196,7 +196,7 @@ def upsert_change(table: EncryptedTable, content: UpsertContent, results: Sequen
         if not merge_positions(positions, result.marks):
             raise ConfigurationError("two tasks replace the same row of the table: a key occurs twice in the Dataset")
     position_deleted = marked_files(numbered_files([content.tasks]), positions)
-    if is_merge_on_read(upsert_mode(table.metadata.properties)):
+    if marks_rows(table.metadata.properties, "merge", "update"):
         change.position_deleted = position_deleted
         return change
 

@@ -42,7 +42,7 @@ from tablecrypt.table.lineage import ROW_ID
 from tablecrypt.table.planning import EncryptedFileScanTask
 from tablecrypt.table.protection.visible_columns import ERROR
 from tablecrypt.table.reader import TaskReader
-from tablecrypt.table.row_changes import RowChange, is_merge_on_read
+from tablecrypt.table.row_changes import RowChange
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -98,12 +98,12 @@ class LocateContent:
 
 
 def change_without(
-    spark: SparkSession, located: LocatedTable, row_filter: str | BooleanExpression, branch: str | None, mode: str
+    spark: SparkSession, located: LocatedTable, row_filter: str | BooleanExpression, branch: str | None, by_vectors: bool
 ) -> RowChange:
     """Return the change that deletes the rows that match a filter; what it writes is written.
 
     Args:
-        mode: merge-on-read or copy-on-write.
+        by_vectors: mark the rows, and write no file again.
     """
     asked = located.scan(row_filter, branch).row_filter
     # PyIceberg's `!=` and NOT match nulls; a DELETE in SQL leaves such rows.
@@ -121,15 +121,17 @@ def change_without(
 
     partitions = Sizing.of(spark).partitions(rest)
     change.position_deleted = marked_files(numbered_files(partitions), _located(spark, located, partitions, scan.row_filter))
-    rewrite_unless_merge_on_read(spark, located, change, mode)
+    if not by_vectors:
+        rewrite_marked(spark, located, change)
 
     return change
 
 
-def rewrite_unless_merge_on_read(spark: SparkSession, located: LocatedTable, change: RowChange, mode: str) -> None:
-    """Rewrite the files that have position-deleted rows, in a separate job, unless the table's mode is merge-on-read."""
-    if is_merge_on_read(mode) or not change.position_deleted:
+def rewrite_marked(spark: SparkSession, located: LocatedTable, change: RowChange) -> None:
+    """Write the files that have position-deleted rows again without these, in a separate job, instead of marking the rows."""
+    if not change.position_deleted:
         return
+
     # All of them go; a file whose every row is marked has nothing to be written again.
     change.dropped += [task.file for task, _ in change.position_deleted]
     partly = [(task, bitmap) for task, bitmap in change.position_deleted if len(bitmap) < task.file.record_count]

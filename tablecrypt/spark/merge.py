@@ -119,7 +119,7 @@ def checked_keys(table: Schema, columns: Sequence[str], keys: Sequence[str] | No
 
 
 def merged_change(df: DataFrame, located: LocatedTable, keys: tuple[str, ...], branch: str | None) -> RowChange:
-    """Write the DataFrame's rows, and find the rows that they replace; `rewrite_unless_merge_on_read` and a commit make it a merge.
+    """Write the DataFrame's rows, and find the rows that they replace; `rewrite_marked` and a commit make it a merge.
 
     Args:
         df: rows that fit the table.

@@ -21,7 +21,6 @@ import pyarrow as pa
 from pyiceberg.expressions import BooleanExpression
 from pyiceberg.manifest import DataFile
 from pyiceberg.schema import Schema
-from pyiceberg.table import TableProperties
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.snapshots import IsolationLevel, Snapshot
@@ -37,7 +36,7 @@ from tablecrypt.keys.nested_columns import path_through_structs
 from tablecrypt.manifests.copied_files import CopiedFiles
 from tablecrypt.spark.columns import arrow_schema, batch_for_table, schema_for_table
 from tablecrypt.spark.commit import BatchMarker, begin, check_can_replace_partitions, replaced_partitions
-from tablecrypt.spark.delete import change_without, rewrite_unless_merge_on_read
+from tablecrypt.spark.delete import change_without, rewrite_marked
 from tablecrypt.spark.distribution import Distribution, laid_out
 from tablecrypt.spark.executor_job import filled_batches, open_task, result_batch, results_of
 from tablecrypt.spark.masked_columns import check_values
@@ -49,7 +48,7 @@ from tablecrypt.table.file_entries import FileEntryCodec
 from tablecrypt.table.metadata import isolation_of
 from tablecrypt.table.parquet_options import parquet_writer_options, target_file_size
 from tablecrypt.table.protection.exposed_values import check_sort_columns
-from tablecrypt.table.row_changes import MERGE_MODE, RowChange, is_merge_on_read, row_mode
+from tablecrypt.table.row_changes import RowChange, marks_rows
 from tablecrypt.table.snapshots import CommitOptions
 from tablecrypt.table.table import EncryptedTable, check_branch
 from tablecrypt.table.transaction import EncryptedTransaction
@@ -178,14 +177,15 @@ def write_rows(df: DataFrame, located: LocatedTable, options: WriteOptions) -> N
         updated = sum(len(positions) for _, positions in change.position_deleted)
         # The second job may fail after the first has written its files.
         with removing_on_error(located.table.io, change.written):
-            rewrite_unless_merge_on_read(df.sparkSession, located, change, _merge_mode(located))
+            if not _marks_merged(located):
+                rewrite_marked(df.sparkSession, located, change)
         summary = {**merge_counts(change, updated), **options.snapshot_properties}
         isolation = isolation_of(located.table.metadata.properties, "merge")
         commit_change(located, change, replace(options, snapshot_properties=summary, isolation=isolation))
     elif options.overwrite_filter is not None:
         added = _written(df, located, options)
         with removing_on_error(located.table.io, added):
-            change = change_without(df.sparkSession, located, options.overwrite_filter, options.branch, _merge_mode(located))
+            change = change_without(df.sparkSession, located, options.overwrite_filter, options.branch, _marks_merged(located))
         change.added = added
         commit_change(located, change, options)
     else:
@@ -227,11 +227,11 @@ def delete_where(
     # A user would delete rows that the server does not let that user see.
     refuse_restricted(located.table.io, "delete_where")
     check_branch(located.table, branch)
-    mode = row_mode(located.table.metadata.properties, TableProperties.DELETE_MODE)
+    by_vectors = marks_rows(located.table.metadata.properties, "delete")
     # Deletion vectors hold no values, so marking rows needs no column key.
-    if not is_merge_on_read(mode):
+    if not by_vectors:
         ensure_column_keys(located.table)
-    commit_change(located, change_without(spark, located, row_filter, branch, mode), options)
+    commit_change(located, change_without(spark, located, row_filter, branch, by_vectors), options)
 
 
 def prepare(schema: StructType, located: LocatedTable, options: WriteOptions) -> None:
@@ -364,8 +364,8 @@ def _commit(table: EncryptedTable, files: list[DataFile], options: WriteOptions)
     return _committed(table, files, options, stage)
 
 
-def _merge_mode(located: LocatedTable) -> str:
-    return row_mode(located.table.metadata.properties, MERGE_MODE)
+def _marks_merged(located: LocatedTable) -> bool:
+    return marks_rows(located.table.metadata.properties, "merge")
 
 
 def commit_change(located: LocatedTable, change: RowChange, options: WriteOptions) -> Snapshot | None:

@@ -53,6 +53,7 @@ from tablecrypt.arguments import names_of
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import ConfigurationError, FormatError, PlaintextRefusedError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
+from tablecrypt.iceberg_properties import ROW_MODES
 from tablecrypt.parquet.uniform import UniformParquetFile
 from tablecrypt.setting_kinds import one_of
 from tablecrypt.table._pyiceberg.arrow import check_pyarrow_schema_compatible
@@ -67,9 +68,6 @@ from tablecrypt.table.scan import EncryptedDataScan
 from tablecrypt.table.table_files import TableFileIO
 from tablecrypt.table.write import write_data_files
 
-UPDATE_MODE: Final = "write.update.mode"
-MERGE_MODE: Final = "write.merge.mode"
-_MODES: Final = (TableProperties.DELETE_MODE_COPY_ON_WRITE, TableProperties.DELETE_MODE_MERGE_ON_READ)
 _WORKERS: Final = 3
 FEW_KEYS: Final = 200
 """PyIceberg holds so many values of a filter against the bounds of a file; with more it reads every file."""
@@ -117,19 +115,18 @@ class RowChange:
         return Operation.OVERWRITE if self.written else Operation.DELETE
 
 
-def is_merge_on_read(mode: str) -> bool:
-    """Whether a mode of `row_mode` says that rows are position-deleted, and files not rewritten."""
-    return mode == TableProperties.DELETE_MODE_MERGE_ON_READ
+def marks_rows(properties: Mapping[str, str], *commands: str) -> bool:
+    """Whether a table's rows are marked in deletion vectors, and files not written again: the first of the commands with a mode says it.
 
-
-def row_mode(properties: Mapping[str, str], *names: str) -> str:
-    """Return copy-on-write or merge-on-read, as the first of the named properties says that the table has; else copy-on-write.
+    Args:
+        properties: the table's.
+        commands: delete, update or merge; of an upsert merge, then update.
 
     Raises:
-        ConfigurationError: it says neither.
+        ConfigurationError: the mode is neither copy-on-write nor merge-on-read.
     """
-    name = next((each for each in names if properties.get(each)), None)
-    return TableProperties.DELETE_MODE_DEFAULT if name is None else one_of(name, properties[name], _MODES)
+    command = next((each for each in commands if ROW_MODES[each].name in properties), commands[0])
+    return ROW_MODES[command].chosen(properties) == TableProperties.DELETE_MODE_MERGE_ON_READ
 
 
 def isolation_level(level: str, name: str) -> IsolationLevel:
@@ -137,19 +134,14 @@ def isolation_level(level: str, name: str) -> IsolationLevel:
     return IsolationLevel(one_of(name, level, (each.value for each in IsolationLevel)))
 
 
-def upsert_mode(properties: Mapping[str, str]) -> str:
-    """Return the mode of an upsert's updates: write.merge.mode, else write.update.mode, else copy-on-write."""
-    return row_mode(properties, MERGE_MODE, UPDATE_MODE)
-
-
-def deleted_rows(scan: EncryptedDataScan, mode: str) -> RowChange:
+def deleted_rows(scan: EncryptedDataScan, by_vectors: bool) -> RowChange:
     """Return the change that deletes the rows which match a scan's filter; copies of files without them are written.
 
     Args:
         scan: the table, the branch and the filter of the rows to delete. For deletion vectors only the columns of the filter are read.
-        mode: see `row_mode`.
+        by_vectors: mark the rows, and write no file again.
     """
-    if not is_merge_on_read(mode):
+    if not by_vectors:
         return _rewritten_without(scan)
 
     matching = ((task, BitMap64(scan.matching_positions(task).to_pylist())) for task in scan.plan_files())

@@ -60,16 +60,7 @@ from tablecrypt.table.protection.exposed_values import check_deletes
 from tablecrypt.table.protection.policy import refuse_protected
 from tablecrypt.table.protection.visible_columns import ERROR, visible_columns
 from tablecrypt.table.protection.writing import StaleWriteError
-from tablecrypt.table.row_changes import (
-    RowChange,
-    Upsert,
-    deleted_rows,
-    encrypted_files_to_data_files,
-    is_merge_on_read,
-    key_columns,
-    row_mode,
-    upsert_mode,
-)
+from tablecrypt.table.row_changes import RowChange, Upsert, deleted_rows, encrypted_files_to_data_files, key_columns, marks_rows
 from tablecrypt.table.scan import EncryptedDataScan
 from tablecrypt.table.snapshots import CommitOptions, EncryptedOverwrite, EncryptedProducer, EncryptedUpdateSnapshot
 from tablecrypt.table.table_files import TableFileIO
@@ -275,7 +266,7 @@ class EncryptedTransaction(TransactionAdapter):
         scan = self.new_scan(ALWAYS_TRUE, case_sensitive)
         if branch is not None and branch in self.table_metadata.refs:
             scan = scan.use_ref(branch)
-        by_vectors = is_merge_on_read(upsert_mode(self.table_metadata.properties))
+        by_vectors = marks_rows(self.table_metadata.properties, "merge", "update")
         plan = Upsert(df, scan, keys, by_vectors).plan(when_matched_update_all, when_not_matched_insert_all)
 
         if plan.updated.num_rows:
@@ -426,10 +417,10 @@ class EncryptedTransaction(TransactionAdapter):
 
     def _delete(self, delete_filter: str | BooleanExpression, options: CommitOptions) -> None:
         schema = self.table_metadata.schema()
-        mode = row_mode(self.table_metadata.properties, TableProperties.DELETE_MODE)
+        by_vectors = marks_rows(self.table_metadata.properties, "delete")
         predicate = fitted(parse_row_filter(delete_filter), schema, options.case_sensitive)
         predicate = with_sql_null_semantics(predicate, schema, options.case_sensitive)
-        self._check_may_delete(predicate, options, mode)
+        self._check_may_delete(predicate, options, by_vectors)
 
         whole_files = self.new_snapshot(options).delete()
         whole_files.isolate_as(options.isolation or Operation.DELETE)
@@ -439,15 +430,15 @@ class EncryptedTransaction(TransactionAdapter):
         if whole_files.rewrites_needed:
             scan = self.new_scan(predicate, options.case_sensitive)
             scan = scan.use_ref(options.branch) if options.branch is not None else scan
-            self.stage_rows(deleted_rows(scan, mode), options, whole_files)
+            self.stage_rows(deleted_rows(scan, by_vectors), options, whole_files)
         elif not whole_files.files_affected:
             warnings.warn("Delete operation did not match any records", stacklevel=3)
 
-    def _check_may_delete(self, predicate: BooleanExpression, options: CommitOptions, mode: str) -> None:
+    def _check_may_delete(self, predicate: BooleanExpression, options: CommitOptions, by_vectors: bool) -> None:
         """Refuse before anything is written what reads protected columns: filters on them, and files that are written again with them."""
         schema = self.table_metadata.schema()
         filtered = extract_field_ids(bind(schema, predicate, options.case_sensitive))
-        rewrites = not is_merge_on_read(mode) and filtered
+        rewrites = filtered and not by_vectors
         if has_column_keys(self.table_metadata):
             visible_columns(self.table_metadata, self.table_io, schema if rewrites else Schema(), filtered, ERROR)
 

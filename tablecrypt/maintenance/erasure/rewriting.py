@@ -21,7 +21,6 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Final
 
 from pyiceberg.exceptions import CommitFailedException, ValidationException
 from pyiceberg.table.snapshots import ancestors_of
@@ -41,11 +40,9 @@ from tablecrypt.table.parquet_options import target_file_size
 from tablecrypt.table.planning import EncryptedFileScanTask
 from tablecrypt.table.protection.policy import column_keys, policy_of, unreadable
 from tablecrypt.table.replace_files import EncryptedFileSwap
-from tablecrypt.table.row_changes import row_mode
+from tablecrypt.table.row_changes import marks_rows
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import delete_written, deleting_on_error
-
-_MERGE_ON_READ: Final = "merge-on-read"
 
 
 @dataclass(frozen=True)
@@ -152,7 +149,7 @@ def has_hidden_columns(table: EncryptedTable) -> bool:
     if not unreadable(keys, policy.columns):
         return False
 
-    if row_mode(metadata.properties, "write.delete.mode") != _MERGE_ON_READ:
+    if not marks_rows(metadata.properties, "delete"):
         # Copy-on-write deletes decode whole rows to write them again, and without its key a column's values cannot be decoded.
         keys.check_readable(tuple(policy.columns))
     return True

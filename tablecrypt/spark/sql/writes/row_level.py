@@ -42,7 +42,7 @@ from tablecrypt.spark.write import WriteOptions, commit_change
 from tablecrypt.table._pyiceberg.whole_files import WholeFiles
 from tablecrypt.table.filters import with_sql_null_semantics
 from tablecrypt.table.protection.visible_columns import ERROR
-from tablecrypt.table.row_changes import RowChange, is_merge_on_read, row_mode
+from tablecrypt.table.row_changes import RowChange, marks_rows
 
 if TYPE_CHECKING:
     from tablecrypt.spark.sql.planner import LoadedTable, Planner
@@ -125,7 +125,7 @@ def changed_rows(
 
 
 def _is_delta(loaded: LoadedTable, command: str) -> bool:
-    return is_merge_on_read(row_mode(loaded.located.table.metadata.properties, f"write.{command}.mode"))
+    return marks_rows(loaded.located.table.metadata.properties, command)
 
 
 @operation
