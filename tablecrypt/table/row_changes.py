@@ -112,6 +112,11 @@ class RowChange:
         """What its snapshot does to the table, as Iceberg Java has it: streams read the rows of appends alone."""
         if self.is_merge and not self.dropped and not self.position_deleted:
             return Operation.APPEND
+        return self.isolated_as
+
+    @property
+    def isolated_as(self) -> Operation:
+        """Whose isolation level counts: what a merge adds depends on rows that it has looked for, also where it found none."""
         return Operation.OVERWRITE if self.written else Operation.DELETE
 
 

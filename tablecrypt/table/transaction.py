@@ -155,8 +155,7 @@ class EncryptedTransaction(TransactionAdapter):
 
         # Then new manifests inherit the fingerprints of files that the rows were copied from, so that add_files still knows them.
         producer.moves_rows = bool(change.rewritten or (change.position_deleted and change.added))
-        # What a merge adds depends on rows that it has looked for, also where it found none.
-        producer.isolate_as(options.isolation or (Operation.OVERWRITE if change.written else Operation.DELETE))
+        producer.isolate_as(options.isolation or change.isolated_as)
         if begun is not None:
             producer.continue_from(begun)
 
