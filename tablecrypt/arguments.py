@@ -24,6 +24,7 @@ from types import NoneType, SimpleNamespace, UnionType
 from typing import Any, Final, ParamSpec, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from tablecrypt.errors import ConfigurationError
+from tablecrypt.setting_kinds import OFF, ON
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -73,12 +74,15 @@ def file_path(what: str, text: str) -> Path:
         text: the path.
 
     Raises:
-        ConfigurationError: no file can have that path, none is named, or there is no such home folder.
+        ConfigurationError: no file can have that path, none is named, a word for a switch is, or there is no such home folder.
     """
     check_text(what, text)
     # As a variable holds it that was set to nothing, or from the output of a command: a file of that name would be made.
     if not text.strip() or text.endswith(("\n", "\r")):
         raise ConfigurationError(f"{what} is blank or ends in a line break: write the path of a file alone")
+    # Whoever writes `true` means a switch: the file of that name would lie in whatever folder the program runs in.
+    if text.lower() in (*ON, *OFF):
+        raise ConfigurationError(f"{what} is {text!r}, and is no switch: write the path of a file (./{text} for one of that name)")
     if "\0" in text:
         raise ConfigurationError(f"{what} holds a character that no path can have")
     try:

@@ -57,6 +57,11 @@ IMPURE_MODULES: Final = {
 }
 
 WORK_LEFT_OPEN: Final = re.compile(r"\b(?:TO" r"DO|FIX" r"ME|XX" r"X)\b")
+AT_THE_TOP: Final = {
+    *(".ci", ".editorconfig", ".github", ".gitignore", ".pre-commit-config.yaml", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE"),
+    *("Makefile", "README.md", "SECURITY.md", "benchmarks", "catalog", "changes", "conformance", "docs", "examples", "fuzz"),
+    *("hatch_build.py", "mkdocs.yml", "pyproject.toml", "requirements", "tablecrypt", "tests"),
+}
 TEXT_SUFFIXES: Final = {".cfg", ".ini", ".md", ".py", ".sh", ".toml", ".yaml", ".yml"}
 TEXT_NAMES: Final = {"Makefile", "run"}
 FOREIGN_FOLDERS: Final = {"build", "demo", "dist", "node_modules", "spark-warehouse", "vectors"}
@@ -270,6 +275,13 @@ def test_no_test_patches_the_product() -> None:
 )
 def test_the_look_for_patches_sees_every_way_to_make_one(source: str) -> None:
     assert list(_patches(ast.parse(source)))
+
+
+def test_nothing_lies_at_the_top_by_accident() -> None:
+    """A pin file, a lock or a log that a program left where it ran comes along with `git add --all`."""
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True, encoding="utf-8").stdout
+
+    assert {name.partition("/")[0] for name in listed.split("\0") if name} == AT_THE_TOP
 
 
 def test_no_work_is_left_open_in_the_tree() -> None:
