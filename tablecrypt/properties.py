@@ -39,14 +39,15 @@ _of_columns: Final = partial(Property, scope="table", reader="tablecrypt.table")
 _of_own_catalogs: Final = partial(Property, scope="catalog", reader="tablecrypt_catalog")
 _of_kms: Final = partial(Property, scope="catalog", reader="tablecrypt.kms", to_executors=True)
 _number_of_kms: Final = partial(WholeNumber, scope="catalog", reader="tablecrypt.kms", to_executors=True)
-_of_aws: Final = partial(Property, scope="catalog", reader="tablecrypt.kms.aws", to_executors=True)
-_name_of_aws: Final = partial(Name, scope="catalog", reader="tablecrypt.kms.aws", to_executors=True)
+_of_aws: Final = partial(Name, scope="catalog", reader="tablecrypt.kms.aws", to_executors=True)
+# Credentials that are not temporary have an empty session token in many programs, and a tag may be empty.
+_text_of_aws: Final = partial(Property, scope="catalog", reader="tablecrypt.kms.aws", to_executors=True)
 _choice_of_aws: Final = partial(Choice, scope="catalog", reader="tablecrypt.kms.aws", to_executors=True)
 _of_memory: Final = partial(Property, scope="catalog", reader="tablecrypt.kms.memory", to_executors=True)
-_of_local: Final = partial(Property, scope="catalog", reader="tablecrypt.kms.local_file", to_executors=True)
-_of_gcp: Final = partial(Property, scope="catalog", reader="tablecrypt.kms.gcp", to_executors=True)
-_of_azure: Final = partial(Property, scope="catalog", reader="tablecrypt.kms.azure", to_executors=True)
-_of_vault: Final = partial(Property, scope="catalog", reader="tablecrypt.kms.vault", to_executors=True)
+_of_local: Final = partial(Name, scope="catalog", reader="tablecrypt.kms.local_file", to_executors=True)
+_of_gcp: Final = partial(Name, scope="catalog", reader="tablecrypt.kms.gcp", to_executors=True)
+_of_azure: Final = partial(Name, scope="catalog", reader="tablecrypt.kms.azure", to_executors=True)
+_of_vault: Final = partial(Name, scope="catalog", reader="tablecrypt.kms.vault", to_executors=True)
 
 KEY_ID: Final = _of_keys(
     "encryption.key-id",
@@ -62,8 +63,12 @@ KEK_LIFESPAN_MS: Final = _number_of_keys(
 COLUMN_KEYS: Final = _of_columns(
     "encryption.column-keys", "Columns with master keys of their own: `alias/pii: ssn, person.email; alias/fin: salary`."
 )
-COLUMN_TAGS: Final = _of_columns(
-    "encryption.column-tags", "Master keys for tags in the documentation of columns: `pii: alias/pii`.", also_of="catalog"
+COLUMN_TAGS: Final = Name(
+    "encryption.column-tags",
+    "Master keys for tags in the documentation of columns: `pii: alias/pii`.",
+    scope="table",
+    reader="tablecrypt.table",
+    also_of="catalog",
 )
 COLUMN_MASK: Final = _of_columns(
     "encryption.column-mask.", "Prefix: what others see of the column: null, error, redact, hash, truncate(n), constant(value)."
@@ -179,7 +184,7 @@ KMS_RETRY_BUDGET_MS: Final = _number_of_kms(
     "How long a call is retried while the KMS is unavailable or throttles; 0 means one attempt.",
     default=str(30 * 1000),
 )
-KMS_ENDPOINT: Final = _name_of_aws("kms.endpoint", "URL of the KMS, instead of the region's own. Used under an assumed role too.")
+KMS_ENDPOINT: Final = _of_aws("kms.endpoint", "URL of the KMS, instead of the region's own. Used under an assumed role too.")
 KMS_ALGORITHM_SPEC: Final = _choice_of_aws(
     "kms.encryption-algorithm-spec",
     "SYMMETRIC_DEFAULT, RSAES_OAEP_SHA_1 or RSAES_OAEP_SHA_256: what the master key can do.",
@@ -192,13 +197,13 @@ KMS_DATA_KEY_SPEC: Final = _choice_of_aws(
     choices=("AES_128", "AES_256"),
     default="AES_256",
 )
-STS_ENDPOINT: Final = _name_of_aws("sts.endpoint", "URL of the STS that gives the assumed role's credentials.")
+STS_ENDPOINT: Final = _of_aws("sts.endpoint", "URL of the STS that gives the assumed role's credentials.")
 CLIENT_REGION: Final = _of_aws("client.region", "AWS region; else AWS_REGION, AWS_DEFAULT_REGION or the profile's.", from_server=True)
-CLIENT_PROFILE_NAME: Final = _name_of_aws("client.profile-name", "A profile of the AWS configuration files.")
+CLIENT_PROFILE_NAME: Final = _of_aws("client.profile-name", "A profile of the AWS configuration files.")
 CLIENT_ACCESS_KEY_ID: Final = _of_aws("client.access-key-id", "Static AWS credentials, with the next two.", sensitive=True)
 CLIENT_SECRET_ACCESS_KEY: Final = _of_aws("client.secret-access-key", "The secret of client.access-key-id.", sensitive=True)
-CLIENT_SESSION_TOKEN: Final = _of_aws("client.session-token", "The session token of temporary credentials.", sensitive=True)
-CLIENT_ASSUME_ROLE_ARN: Final = _name_of_aws("client.assume-role.arn", "The role to assume (Java's name).")
+CLIENT_SESSION_TOKEN: Final = _text_of_aws("client.session-token", "The session token of temporary credentials.", sensitive=True)
+CLIENT_ASSUME_ROLE_ARN: Final = _of_aws("client.assume-role.arn", "The role to assume (Java's name).")
 CLIENT_ASSUME_ROLE_REGION: Final = _of_aws("client.assume-role.region", "Region of KMS and STS under the assumed role; else client.region.")
 CLIENT_ASSUME_ROLE_SESSION_NAME: Final = _of_aws(
     "client.assume-role.session-name", "How the role's session is named in CloudTrail.", default="tablecrypt"
@@ -214,18 +219,14 @@ CLIENT_ASSUME_ROLE_TIMEOUT_SEC: Final = WholeNumber(
     to_executors=True,
     default="3600",
 )
-CLIENT_ASSUME_ROLE_TAGS: Final = _of_aws("client.assume-role.tags.", "Prefix: client.assume-role.tags.team=a is the session tag team=a.")
-CLIENT_ROLE_ARN: Final = _name_of_aws("client.role-arn", "PyIceberg's name for client.assume-role.arn.")
+CLIENT_ASSUME_ROLE_TAGS: Final = _text_of_aws(
+    "client.assume-role.tags.", "Prefix: client.assume-role.tags.team=a is the session tag team=a."
+)
+CLIENT_ROLE_ARN: Final = _of_aws("client.role-arn", "PyIceberg's name for client.assume-role.arn.")
 CLIENT_ROLE_SESSION_NAME: Final = _of_aws("client.role-session-name", "PyIceberg's name for client.assume-role.session-name.")
 KMS_MEMORY_NAME: Final = _of_memory("kms.memory.name", "The keyring of this process to use. For tests.", default="default")
 KMS_LOCAL_KEY_FILE: Final = _of_local("kms.local.key-file", "Path of the key file that tablecrypt keygen made.")
-GCP_KMS_ENDPOINT: Final = Name(
-    "gcp.kms.endpoint",
-    "URL of Cloud KMS, instead of https://cloudkms.googleapis.com.",
-    scope="catalog",
-    reader="tablecrypt.kms.gcp",
-    to_executors=True,
-)
+GCP_KMS_ENDPOINT: Final = _of_gcp("gcp.kms.endpoint", "URL of Cloud KMS, instead of https://cloudkms.googleapis.com.")
 GCS_OAUTH2_TOKEN: Final = _of_gcp(
     "gcs.oauth2.token", "An OAuth2 access token; without it, Application Default Credentials.", sensitive=True, from_server=True
 )
@@ -242,9 +243,7 @@ AZURE_KEY_WRAP_ALGORITHM: Final = Choice(
 ADLS_TENANT_ID: Final = _of_azure("adls.tenant-id", "Service principal, with the next two; else DefaultAzureCredential.")
 ADLS_CLIENT_ID: Final = _of_azure("adls.client-id", "The service principal's application id.")
 ADLS_CLIENT_SECRET: Final = _of_azure("adls.client-secret", "The service principal's secret.", sensitive=True)
-VAULT_URL: Final = Name(
-    "vault.url", "URL of Vault or OpenBao; else VAULT_ADDR.", scope="catalog", reader="tablecrypt.kms.vault", to_executors=True
-)
+VAULT_URL: Final = _of_vault("vault.url", "URL of Vault or OpenBao; else VAULT_ADDR.")
 VAULT_TOKEN: Final = _of_vault("vault.token", "A token; else AppRole, VAULT_TOKEN or ~/.vault-token.", sensitive=True)
 VAULT_ROLE_ID: Final = _of_vault("vault.role-id", "AppRole login, with vault.secret-id.")
 VAULT_SECRET_ID: Final = _of_vault("vault.secret-id", "The secret of vault.role-id.", sensitive=True)

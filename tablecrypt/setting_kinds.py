@@ -163,13 +163,14 @@ class Property:
 
 @dataclass(frozen=True, kw_only=True)
 class Name(Property):
-    """A property that names something. Set to nothing, as by a variable that is not there, it would count as not set at all."""
+    """A property that is never empty. Set to nothing, as by a variable that is not there, it would count as not set at all."""
 
     def check(self, name: str, value: object) -> None:
         """Raise ConfigurationError for an empty value."""
-        # An unset variable in a configuration ends as an empty text, and the table would be made without encryption.
+        # An unset variable in a configuration ends as an empty text: a table would be made without encryption, or a key service be asked
+        # with the rights of somebody else.
         if value is None or not str(value).strip():
-            raise ConfigurationError(f"{name} is {_shown(value)}; it must be a name: write one, or leave {name} out")
+            raise ConfigurationError(f"{name} is {_shown(value)}; it must have a value: write one, or leave {name} out")
 
 
 @dataclass(frozen=True, kw_only=True)

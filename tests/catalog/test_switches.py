@@ -112,7 +112,7 @@ def test_a_catalog_that_does_not_require_it_makes_plain_tables(loaded_with: Load
 
 @pytest.mark.parametrize(("name", "value"), [*(("encryption.required", word) for word in NEITHER), *SET_WRONGLY])
 def test_with_any_other_word_there_is_no_catalog(loaded_with: Loader, warehouse: Path, name: str, value: str) -> None:
-    with pytest.raises(ConfigurationError, match=rf"{name} is .*; it must be"):
+    with pytest.raises(ConfigurationError, match=rf"{name} is .*; it must"):
         loaded_with(name, value)
 
     assert not list(warehouse.rglob("catalog.db"))
@@ -151,7 +151,7 @@ def test_the_command_says_what_is_wrong(sql: dict[str, str], name: str, value: s
     done = Command({**sql, name: value}).run("audit")
 
     assert done.code != 0
-    assert (f"{name} is '{value}'; it must be" if value else f"--property {name} has no value") in done.stderr
+    assert (f"{name} is '{value}'; it must" if value else f"--property {name} has no value") in done.stderr
     assert "Traceback" not in done.stderr
 
 
@@ -212,13 +212,13 @@ class TestNamespaces:
     def test_a_default_key_that_names_none_is_not_set_and_makes_no_plain_table(
         self, tmp_path: Path, aws: AwsServer, sql: dict[str, str]
     ) -> None:
-        with pytest.raises(ConfigurationError, match=r"encryption\.default-key-id is ''; it must be a name"):
+        with pytest.raises(ConfigurationError, match=r"encryption\.default-key-id is ''; it must have a value"):
             encrypted_sql_catalog(tmp_path, aws).create_namespace("slip", {"encryption.default-key-id": ""})
         catalog = load_catalog("prod", **sql)
         plain = load_as_pyiceberg_does("prod", type="sql", uri=sql["uri"], warehouse=sql["warehouse"])
         plain.create_namespace("db", {"encryption.default-key-id": ""})
 
-        with pytest.raises(ConfigurationError, match=r"encryption\.default-key-id is ''; it must be a name"):
+        with pytest.raises(ConfigurationError, match=r"encryption\.default-key-id is ''; it must have a value"):
             catalog.create_table("db.t", ROWS.schema)
 
         assert catalog.list_tables("db") == []

@@ -109,8 +109,13 @@ def write_only(both: Clients) -> EncryptedSqlCatalog:
 def protected_table(
     catalog: EncryptedSqlCatalog, name: str = "db.people", *, appends: Iterable[pa.Table] = (), **properties: str
 ) -> EncryptedTable:
-    """Make a table whose columns ssn and person.email are under COLUMN_KEY, unless the properties say otherwise, and append to it."""
+    """Make a table whose columns ssn and person.email are under COLUMN_KEY, unless the properties say otherwise, and append to it.
+
+    Where they say that no column is, the table is made without the property.
+    """
     declared = {"encryption.key-id": TABLE_KEY, "encryption.column-keys": f"{COLUMN_KEY}: ssn, person.email", **properties}
+    if not declared["encryption.column-keys"]:
+        del declared["encryption.column-keys"]
     return new_table(catalog, name, PEOPLE_SCHEMA, appends=appends, properties=declared)
 
 

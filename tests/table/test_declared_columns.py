@@ -156,6 +156,8 @@ def test_the_engine_write_barrier_can_be_turned_off_and_each_of_its_properties_c
         (keys(f"{COLUMN_KEY}: nothing"), "no column 'nothing'"),
         (keys(f"{COLUMN_KEY}: ssn, ssn"), "twice"),
         (keys(f"{COLUMN_KEY}: ssn; fin: ssn"), "twice"),
+        *((keys(nothing), "names no column") for nothing in ("", " ", " ; ")),
+        (keys("ssn") | {"encryption.column-tags": ""}, "must have a value"),
         (keys("ssn"), "not of the form"),
         (keys(f"{COLUMN_KEY}: ssn,"), "not of the form"),
         (keys(": ssn"), "not of the form"),

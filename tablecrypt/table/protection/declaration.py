@@ -112,13 +112,16 @@ def declared_at_creation(properties: Mapping[str, Any], schema: Schema) -> dict[
         schema: with the field ids that the table will have.
 
     Raises:
-        ConfigurationError: the declaration cannot be used, properties are those of another table's columns, or sizes are
-            below their floor (policy.py).
+        ConfigurationError: the declaration cannot be used or names no column, properties are those of another table's columns, or sizes
+            are below their floor (policy.py).
     """
     given = _texts(properties)
     _refuse_by_id(given, "a new table: field ids belong to one table. Leave it out")
     if not declares(given):
         return given
+    # Of an unset variable: it would end in a table whose columns everybody reads. A change of a table may end the protection so.
+    if DECLARED_KEYS in given and not parse_column_keys(given[DECLARED_KEYS]):
+        raise ConfigurationError(f"{DECLARED_KEYS} names no column: write 'master key: column, column', or leave it out")
 
     declared = _declared({}, given, schema, None, tags_of(given)).updates
     check_sizes(declared)
