@@ -126,6 +126,16 @@ OF_WRITES: Final = (
     _switch_of_writes("write.metadata.delete-after-commit.enabled", "true: commits delete the oldest metadata files.", default="false"),
     _of_writes("write.metadata.previous-versions-max", "How many metadata files the log of a table names.", default="100"),
 )
+_word_of_writes: Final = partial(Choice, scope="iceberg", reader="tablecrypt.table")
+OF_FORMATS: Final = (
+    _word_of_writes("write.format.default", "The format of data files.", default="parquet", choices=("parquet", "orc", "avro")),
+    _word_of_writes(
+        "write.avro.compression-codec",
+        "gzip, zstd, snappy, bzip2 or uncompressed: of manifests and manifest lists.",
+        default="gzip",
+        choices=("gzip", "zstd", "snappy", "bzip2", "uncompressed", "deflate", "zstandard", "null"),
+    ),
+)
 _mode: Final = partial(
     Choice, scope="iceberg", reader="tablecrypt.table", choices=("copy-on-write", "merge-on-read"), default="copy-on-write"
 )
@@ -231,6 +241,7 @@ OF_TABLES: Final = (
     *OF_FILES,
     *OF_PLACES,
     *OF_WRITES,
+    *OF_FORMATS,
     *ROW_MODES.values(),
     *ISOLATION_LEVELS.values(),
     *OF_EXPIRY,

@@ -54,6 +54,9 @@ OF_COMMITS = [
     ("commit.manifest.min-count-to-merge", "many"),
     ("write.metadata.delete-after-commit.enabled", "ture"),
     ("write.metadata.previous-versions-max", "yes"),
+    ("write.format.default", "parqet"),
+    ("write.format.default", ""),
+    ("write.avro.compression-codec", "lzma"),
     *OF_EXPIRY,
 ]
 
