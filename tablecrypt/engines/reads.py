@@ -20,14 +20,13 @@ from pyiceberg.schema import Schema
 from tablecrypt.engines.access import TableAccess
 from tablecrypt.engines.job_keys import JobTicket, Role
 from tablecrypt.engines.jobs import WorkerJob
-from tablecrypt.engines.tasks import READ_AHEAD
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.table.datasets.castable import cast_batch
 from tablecrypt.table.file_entries import FileEntryCodec
 from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.planning import EncryptedFileScanTask
 from tablecrypt.table.protection.visible_columns import ERROR, opened_columns
-from tablecrypt.table.reader import ReadOptions, TaskReader, prefetched
+from tablecrypt.table.reader import READ_AHEAD, ReadOptions, TaskReader, prefetched
 from tablecrypt.table.scan import EncryptedDataScan, EncryptedIncrementalAppendScan, counts_whole
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import TableFileIO

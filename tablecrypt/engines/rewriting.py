@@ -7,25 +7,19 @@ Rows that only move keep their `_row_id` and `_last_updated_sequence_number`, wh
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
-import pyarrow as pa
-from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.manifest import DataFile
-from pyiceberg.table import ALWAYS_TRUE
 from pyroaring import BitMap64
 
 from tablecrypt._bytes import ByteReader, frame
 from tablecrypt.engines.job_keys import JobKey, Role
 from tablecrypt.engines.job_messages import decode_positions, encode_positions
-from tablecrypt.engines.tasks import READ_AHEAD, WritingTask, delete_files
-from tablecrypt.parquet.uniform import kept
-from tablecrypt.table.datasets.castable import cast_batch
+from tablecrypt.engines.tasks import WritingTask, delete_files
 from tablecrypt.table.file_entries import FileEntryCodec
-from tablecrypt.table.lineage import with_lineage
 from tablecrypt.table.planning import EncryptedFileScanTask
-from tablecrypt.table.reader import ReadOptions, TaskReader
+from tablecrypt.table.reader import remaining_rows
 
 
 def encrypt_rewrites(
@@ -65,16 +59,5 @@ def rewritten_files(job: WritingTask, number: int, message: bytes) -> list[DataF
 
 
 def _rewritten(job: WritingTask, task: EncryptedFileScanTask, leave_out: BitMap64) -> list[DataFile]:
-    projected = with_lineage(job.metadata.schema())
-    # The old file goes as a whole: every row that is not marked has to reach the new one, whatever the condition says.
-    reader = TaskReader(job.metadata, job.io, projected, ALWAYS_TRUE, ReadOptions(read_ahead=READ_AHEAD))
-    schema = schema_to_pyarrow(projected, include_field_ids=False)
     removed = np.frombuffer(leave_out.to_array(), np.uint64).view(np.int64)
-
-    def remaining() -> Iterator[pa.RecordBatch]:
-        for positions, rows in reader.positioned_batches(task):
-            remain = kept(rows, pa.array(np.isin(positions.to_numpy(), removed, invert=True)))
-            if remain.num_rows:
-                yield cast_batch(remain, schema)
-
-    return job.write(pa.RecordBatchReader.from_batches(schema, remaining()))
+    return job.write(remaining_rows(job.metadata, job.io, task, removed))

@@ -48,8 +48,6 @@ from tablecrypt.table.write import write_data_files
 _IMPL: Final = TableProperties.WRITE_PY_LOCATION_PROVIDER_IMPL
 _OWN_IMPL: Final = "tablecrypt.engines.own-location-provider"
 _ATTEMPT: Final = "tablecrypt.engines.attempt"
-READ_AHEAD: Final = 16 * 1024 * 1024
-"""How many bytes ahead (or one row group) a task reads of each file."""
 
 
 class AttemptLocations(LocationProvider):

@@ -70,7 +70,7 @@ from tablecrypt.table.planning import EncryptedFileScanTask, FileCondition, Plan
 from tablecrypt.table.protection.exposed_values import ShownPartitions, check_sort_columns
 from tablecrypt.table.protection.policy import check_size
 from tablecrypt.table.protection.writing import WrittenUnder
-from tablecrypt.table.reader import ReadOptions, TaskReader, prefetched
+from tablecrypt.table.reader import READ_AHEAD, ReadOptions, TaskReader, prefetched
 from tablecrypt.table.replace_files import EncryptedRewrite, RewrittenFiles
 from tablecrypt.table.table import EncryptedTable, check_branch
 from tablecrypt.table.table_files import (
@@ -91,7 +91,6 @@ _NOT_COMMITTED: Final = (CommitFailedException, ValidationException)
 _EVERY_FILE: Final = FileCondition(ALWAYS_TRUE)
 _WORKERS: Final = 2
 _QUEUE_LENGTH: Final = 4
-_READ_AHEAD: Final = 16 * 1024 * 1024
 
 
 @dataclass(frozen=True)
@@ -494,7 +493,7 @@ def rewrite_group(facts: RewriteFacts, io: EncryptingFileIO, work: GroupWork, ke
 
 def _rows(metadata: EncryptedTableMetadata, io: EncryptingFileIO, tasks: Sequence[EncryptedFileScanTask]) -> pa.RecordBatchReader:
     projected = with_lineage(metadata.schema())
-    reader = TaskReader(metadata, io, projected, ALWAYS_TRUE, ReadOptions(read_ahead=_READ_AHEAD))
+    reader = TaskReader(metadata, io, projected, ALWAYS_TRUE, ReadOptions(read_ahead=READ_AHEAD))
     schema = schema_to_pyarrow(projected, include_field_ids=False)
 
     def batches() -> Iterator[pa.RecordBatch]:

@@ -34,7 +34,7 @@ from pyiceberg.schema import Schema
 
 from tablecrypt.engines.access import TableAccess
 from tablecrypt.engines.job_keys import JobTicket, Role
-from tablecrypt.engines.tasks import READ_AHEAD, encrypt_tasks
+from tablecrypt.engines.tasks import encrypt_tasks
 from tablecrypt.errors import ConfigurationError, FormatError
 from tablecrypt.spark.columns import batch_for_spark, schema_for_spark
 from tablecrypt.spark.exchange import pieces_for_spark
@@ -44,7 +44,7 @@ from tablecrypt.spark.session import Sizing, check_session, in_tasks
 from tablecrypt.spark.shared.written_columns import quoted
 from tablecrypt.spark.tables import PlannedRead, readable_columns, table_access
 from tablecrypt.table.file_entries import FileEntryCodec
-from tablecrypt.table.reader import ReadOptions, TaskReader, prefetched
+from tablecrypt.table.reader import READ_AHEAD, ReadOptions, TaskReader, prefetched
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -24,7 +24,7 @@ from pyiceberg.table import ALWAYS_TRUE
 
 from tablecrypt.engines.access import TableAccess
 from tablecrypt.engines.job_keys import JobTicket, Role
-from tablecrypt.engines.tasks import READ_AHEAD, decrypted_results, encrypt_tasks, removing_on_error
+from tablecrypt.engines.tasks import decrypted_results, encrypt_tasks, removing_on_error
 from tablecrypt.maintenance import Compacted, Progress, ProgressListener
 from tablecrypt.maintenance._file_rewrite import check_open
 from tablecrypt.maintenance.compaction import OPERATION, Compaction
@@ -39,7 +39,7 @@ from tablecrypt.spark.tables import LocatedTable, table_access
 from tablecrypt.table.file_entries import FileEntryCodec
 from tablecrypt.table.lineage import LINEAGE_FIELDS, with_lineage
 from tablecrypt.table.parquet_options import with_target_file_size
-from tablecrypt.table.reader import ReadOptions, TaskReader
+from tablecrypt.table.reader import READ_AHEAD, ReadOptions, TaskReader
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession

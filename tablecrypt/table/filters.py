@@ -352,10 +352,6 @@ class DeleteFilter:
         self._deleted = pc.coalesce(matches, pc.scalar(False))
         self.columns = pruned(schema, extract_field_ids(bound))
 
-    def remaining(self, rows: pa.Table) -> pa.Table:
-        """Return the rows that stay."""
-        return rows.filter(~self._deleted)
-
     def deleted(self, rows: pa.Table) -> pa.Table:
         """Return the rows that go."""
         return rows.filter(self._deleted)

@@ -32,8 +32,10 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property, partial
 from threading import Condition, Thread, current_thread
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeAlias, TypeVar
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.expressions import BooleanExpression
@@ -59,7 +61,7 @@ from tablecrypt.table._pyiceberg.arrow import (
 from tablecrypt.table.data_file_reader import FileInMicroseconds, OpenedFile, opened_file
 from tablecrypt.table.deletes import DeleteReader, TaskDeletes
 from tablecrypt.table.filters import DeleteFilter, RowFilter, pruned
-from tablecrypt.table.lineage import LINEAGE_FIELD_IDS, ROW_ID, with_lineage_of
+from tablecrypt.table.lineage import LINEAGE_FIELD_IDS, ROW_ID, with_lineage, with_lineage_of
 from tablecrypt.table.metadata import has_column_keys
 from tablecrypt.table.planning import EncryptedFileScanTask, FilePart
 from tablecrypt.table.protection.visible_columns import ERROR, visible_columns
@@ -68,12 +70,16 @@ from tablecrypt.table.restrictions.read_restrictions import RestrictedRows, rest
 LOCAL_TOGETHER: Final = 1024 * 1024
 """Local files of which so many bytes are read together are read by one thread, one after another: a thread for each takes longer."""
 SMALL_TOGETHER: Final = 32 * 1024 * 1024
+READ_AHEAD: Final = 16 * 1024 * 1024
+"""How many bytes ahead (or one row group) tasks, and rows that are written again, are read of each file."""
 MOST_AT_ONCE: Final = 32
 _POSITION: Final = "__tablecrypt_position"
 _TEXT: Final = (StringType, BinaryType)
 _LARGE: Final = {pa.string(): pa.large_string(), pa.binary(): pa.large_binary()}
 
 T = TypeVar("T")
+PositionedRows: TypeAlias = tuple[pa.Array, pa.RecordBatch]
+"""Rows, and their positions in the data file, ascending."""
 
 
 @dataclass(frozen=True)
@@ -184,7 +190,7 @@ class TaskReader:
         # Nothing is won by reading more local files at once than there are workers.
         return RowSource(rows) if is_local(file.file_path) else RowSource(rows, file.file_size_in_bytes)
 
-    def positioned_batches(self, task: FileScanTask) -> Iterator[tuple[pa.Array, pa.RecordBatch]]:
+    def positioned_batches(self, task: FileScanTask) -> Iterator[PositionedRows]:
         """Yield a task's rows with their positions in the data file. The reader must project _row_id, which makes positions known.
 
         Raises:
@@ -277,6 +283,60 @@ class TaskReader:
             # Compared by its mask, a protected column would let the delete take other rows than it means.
             self._visible.check_compared(task.file.file_path, {field.field_id for field in compared}, self._table_metadata.schema())
         return Schema(*projected.fields, *(field for field in compared if field.field_id not in known))
+
+
+def remaining_rows(
+    table_metadata: TableMetadata,
+    io: EncryptingFileIO,
+    task: FileScanTask,
+    gone: npt.NDArray[np.int64],
+    held: Iterable[PositionedRows] | None = None,
+) -> pa.RecordBatchReader:
+    """Return the live rows of a data file that is written again, but those at some positions, with their lineage.
+
+    They are read as they are drawn.
+
+    Args:
+        table_metadata: the table's.
+        io: the table's.
+        task: the file with its deletes.
+        gone: positions of rows in the file, ascending.
+        held: all live rows of the file, with their lineage, where they are in memory already.
+
+    Raises:
+        As `TaskReader.positioned_batches`, also when rows are drawn.
+    """
+    projected = with_lineage(table_metadata.schema())
+    if held is None:
+        # The old file goes as a whole: every row that stays has to reach the new one, whatever the condition says that found the others.
+        reader = TaskReader(table_metadata, io, projected, ALWAYS_TRUE, ReadOptions(read_ahead=READ_AHEAD))
+        held = reader.positioned_batches(task)
+    staying = (rows_without(rows, among(gone, positions)[1]) for positions, rows in held)
+
+    # In the Arrow types that the file has: readers get the same before and after.
+    first = next(staying, None)
+    if first is None:
+        return pa.RecordBatchReader.from_batches(schema_to_pyarrow(projected, include_field_ids=False), ())
+
+    return pa.RecordBatchReader.from_batches(first.schema, itertools.chain([first], staying))
+
+
+def among(wanted: npt.NDArray[np.int64], positions: pa.Array) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.int64]]:
+    """Return which of the wanted positions are among others, and at which places there. Both ascend, so no row is looked up by a hash."""
+    others = positions.to_numpy(zero_copy_only=False)
+    at = np.searchsorted(others, wanted)
+    is_here = at < len(others)
+    is_here[is_here] = others[at[is_here]] == wanted[is_here]
+    return is_here, at[is_here]
+
+
+def rows_without(rows: pa.RecordBatch, places: npt.NDArray[np.int64]) -> pa.RecordBatch:
+    """Return rows but those at these places in the batch."""
+    if not len(places):
+        return rows
+    is_kept = np.ones(rows.num_rows, np.bool_)
+    is_kept[places] = False
+    return rows.filter(pa.array(is_kept))
 
 
 class Projections:

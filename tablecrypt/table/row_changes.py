@@ -19,7 +19,8 @@ An upsert finds which rows of a table have the keys of new rows, which of them d
 
 A key is the values of the key columns; keys are compared as columns, never row by row. Files without a match are read no further than
 their key columns. Of a file with rows that differ, the positions of these rows go into a deletion vector (merge-on-read), or the file is
-written again without them (copy-on-write), from the same read that compared them. A few files at a time are in memory.
+written again without them (copy-on-write): a short file from the same read that compared them, a long one from another, so that no long
+file is ever in memory as a whole. Two files are compared at a time.
 
 An updated row keeps the `_row_id` of the row that it replaces, and its `_last_updated_sequence_number` is left null, so that it becomes the
 sequence number of the commit.
@@ -58,12 +59,11 @@ from tablecrypt.parquet.uniform import UniformParquetFile
 from tablecrypt.setting_kinds import one_of
 from tablecrypt.table._pyiceberg.arrow import check_pyarrow_schema_compatible
 from tablecrypt.table.deletes import comparable, row_numbers
-from tablecrypt.table.filters import DeleteFilter
 from tablecrypt.table.lineage import LAST_UPDATED, ROW_ID, with_lineage
 from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.parquet_options import statistics_plan
 from tablecrypt.table.planning import EncryptedFileScanTask
-from tablecrypt.table.reader import RowSource, prefetched
+from tablecrypt.table.reader import READ_AHEAD, PositionedRows, RowSource, among, prefetched, remaining_rows
 from tablecrypt.table.scan import EncryptedDataScan
 from tablecrypt.table.table_files import TableFileIO
 from tablecrypt.table.write import write_data_files
@@ -72,6 +72,8 @@ _WORKERS: Final = 3
 FEW_KEYS: Final = 200
 """PyIceberg holds so many values of a filter against the bounds of a file; with more it reads every file."""
 _RANGES: Final = 8
+_HELD_BYTES: Final = 64 * 1024 * 1024
+"""Reading again takes longer, and a file's rows may take ten times its length."""
 _ORDERED: Final = (IntegerType, LongType, DateType, StringType)
 _FOUND: Final = pa.schema([("position", pa.int64()), ("number", pa.int64())])
 _DIFFERING: Final = pa.schema([*_FOUND, ("row_id", pa.int64())])
@@ -154,24 +156,29 @@ def deleted_rows(scan: EncryptedDataScan, by_vectors: bool) -> RowChange:
 
 
 def _rewritten_without(scan: EncryptedDataScan) -> RowChange:
-    """Write every data file again that holds matching rows, without those rows. One data file at a time is in memory."""
-    metadata = scan.table_metadata
-    io = cast("TableFileIO", scan.io)
-    delete = DeleteFilter(metadata.schema(), scan.row_filter, scan.case_sensitive)
+    """Write every data file again that holds matching rows, without those rows."""
     counter = itertools.count(0)
     change = RowChange(scan.row_filter)
 
     for task in scan.plan_files():
-        rows = scan.rows_with_lineage(task)
-        kept = delete.remaining(rows)
         # Statistics only say that rows may match: a file without one stays, with its key and its place.
-        if kept.num_rows == rows.num_rows:
-            continue
-        change.dropped.append(task.file)
-        if kept.num_rows:
-            change.rewritten += write_data_files(metadata, kept, io, io.manager, change.write_uuid, counter)
+        if len(matching := scan.matching_positions(task)):
+            change.dropped.append(task.file)
+            change.rewritten += _written_again(scan, task, matching.to_numpy(), change.write_uuid, counter)
 
     return change
+
+
+def _written_again(
+    scan: EncryptedDataScan,
+    task: EncryptedFileScanTask,
+    gone: Positions,
+    write_uuid: uuid.UUID,
+    counter: itertools.count[int],
+    held: list[PositionedRows] | None = None,
+) -> list[DataFile]:
+    metadata, io = scan.table_metadata, cast("TableFileIO", scan.io)
+    return write_data_files(metadata, remaining_rows(metadata, io, task, gone, held), io, io.manager, write_uuid, counter)
 
 
 def key_columns(df: pa.Table, schema: Schema, join_cols: list[str] | None) -> list[str]:
@@ -385,22 +392,24 @@ class Upsert:
         return list(prefetched(sources, _WORKERS - 1, 1))
 
     def _change(self, matched: _Matched) -> Iterator[_Change]:
-        """Read one file whole, and yield its change, if any row differs."""
-        stored: list[tuple[pa.Array, pa.RecordBatch]] = []
+        """Yield the change of one file, if any row differs."""
         parts: list[pa.RecordBatch] = []
         known, numbers = (matched.found.column(name).to_numpy() for name in _FOUND.names)
+        is_short = matched.task.file.file_size_in_bytes <= _HELD_BYTES
+        held: list[PositionedRows] | None = [] if is_short and not self.by_vectors else None
+        reader = self.scan.reader_of(with_lineage(self._schema), None if is_short else READ_AHEAD)
 
-        for positions, rows in self.scan.reader_of(with_lineage(self._schema)).positioned_batches(matched.task):
-            is_here, at = _places(known, positions)
+        for positions, rows in reader.positioned_batches(matched.task):
+            is_here, at = among(known, positions)
             here, existing = pa.array(numbers[is_here]), rows.take(at)
             columns = [pa.array(known[is_here]), here, existing.column(ROW_ID.name)]
             parts.append(pa.record_batch(columns, schema=_DIFFERING).filter(self._differ(here, existing)))
-            if not self.by_vectors:
-                stored.append((positions, rows))
+            if held is not None:
+                held.append((positions, rows))
 
         differing = pa.Table.from_batches(parts, _DIFFERING)
         if differing.num_rows:
-            yield _Change(matched.task, differing, self._rewritten(stored, differing.column("position").to_numpy()))
+            yield _Change(matched.task, differing, [] if self.by_vectors else self._rewritten(matched.task, differing, held))
 
     def _differ(self, numbers: pa.Array, existing: pa.RecordBatch) -> pa.Array:
         """Which rows differ from the new ones with these numbers in any column."""
@@ -408,14 +417,9 @@ class Upsert:
         each = (_unequal(self.rows.column(name).take(numbers), existing.column(name)) for name in others)
         return reduce(pc.or_, each, pa.repeat(pa.scalar(False), len(numbers)))
 
-    def _rewritten(self, stored: list[tuple[pa.Array, pa.RecordBatch]], gone: Positions) -> list[DataFile]:
-        kept = [_without(rows, _places(gone, positions)[1]) for positions, rows in stored]
-        if not any(rows.num_rows for rows in kept):
-            return []
-        io = cast("TableFileIO", self.scan.io)
-        return write_data_files(
-            self.scan.table_metadata, pa.Table.from_batches(kept), io, io.manager, self._replaced.write_uuid, self._counter
-        )
+    def _rewritten(self, task: EncryptedFileScanTask, differing: pa.Table, held: list[PositionedRows] | None) -> list[DataFile]:
+        gone = differing.column("position").to_numpy()
+        return _written_again(self.scan, task, gone, self._replaced.write_uuid, self._counter, held)
 
     def _with_lineage(self, differing: pa.Table) -> pa.Table:
         """The new rows that take the place of these, in their own order."""
@@ -475,18 +479,3 @@ def _as_type(values: pa.ChunkedArray, wanted: pa.DataType) -> pa.ChunkedArray:
 
 def _combined(tables: list[pa.Table], schema: pa.Schema) -> pa.Table:
     return pa.concat_tables(tables) if tables else schema.empty_table()
-
-
-def _places(wanted: Positions, positions: pa.Array) -> tuple[npt.NDArray[np.bool_], Positions]:
-    """Return which of the wanted positions are among others, and at which places there. Both ascend, so no row is looked up by a hash."""
-    among = positions.to_numpy(zero_copy_only=False)
-    at = np.searchsorted(among, wanted)
-    is_here = at < len(among)
-    is_here[is_here] = among[at[is_here]] == wanted[is_here]
-    return is_here, at[is_here]
-
-
-def _without(rows: pa.RecordBatch, places: Positions) -> pa.RecordBatch:
-    is_kept = np.ones(rows.num_rows, np.bool_)
-    is_kept[places] = False
-    return rows.filter(pa.array(is_kept))

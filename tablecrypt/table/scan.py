@@ -29,7 +29,7 @@ from pyiceberg.expressions import AlwaysTrue, BooleanExpression
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.manifest import ManifestContent, ManifestEntryStatus, ManifestFile
 from pyiceberg.schema import Schema
-from pyiceberg.table import ALWAYS_TRUE, BaseScan, DataScan, FileScanTask, IncrementalAppendScan
+from pyiceberg.table import BaseScan, DataScan, FileScanTask, IncrementalAppendScan
 from pyiceberg.table.snapshots import Operation, Snapshot, ancestors_between_ids
 from pyiceberg.typedef import EMPTY_DICT
 from pyiceberg.utils.concurrent import ExecutorFactory
@@ -174,18 +174,6 @@ class EncryptedDataScan(_ReadByEngines, DataScan):
             check_names_in(self.table_metadata, snapshot, projected)
         return projected
 
-    def rows_with_lineage(self, task: FileScanTask) -> pa.Table:
-        """Return all live rows of one data file, whether they match the filter or not: the table's columns, then those of lineage.
-
-        Raises:
-            ReadRestrictionError: the table's reader is restricted: these rows are for writing them again.
-        """
-        # Rows that the server hides would be gone from the new file, and masks would become values.
-        refuse_restricted(self.io, "writing rows of the table again")
-        projected = with_lineage(self.table_metadata.schema())
-        reader = _reader(self.update(row_filter=ALWAYS_TRUE, masked=ERROR), projected, (), None)
-        return _table(reader.batches(task), projected)
-
     def rows_matching(self, task: FileScanTask, columns: Schema) -> pa.Table:
         """Return the live rows of one data file that match the filter, in these columns.
 
@@ -196,9 +184,14 @@ class EncryptedDataScan(_ReadByEngines, DataScan):
         refuse_restricted(self.io, "writing rows of the table again")
         return _table(self.reader_of(columns).batches(task), columns)
 
-    def reader_of(self, projected: Schema) -> TaskReader:
-        """Return a reader of the scan's tasks with its filter, in other columns. What this reader may not see is an error, never masked."""
-        return _reader(self.update(masked=ERROR), projected, (), None)
+    def reader_of(self, projected: Schema, read_ahead: int | None = None) -> TaskReader:
+        """Return a reader of the scan's tasks with its filter, in other columns. What this reader may not see is an error, never masked.
+
+        Args:
+            projected: the columns.
+            read_ahead: as `ReadOptions` has it.
+        """
+        return _reader(self.update(masked=ERROR), projected, (), read_ahead)
 
     def matching_positions(self, task: FileScanTask) -> pa.ChunkedArray:
         """Return where the rows lie in one data file that a delete by the filter takes. Only the filter's columns are read."""

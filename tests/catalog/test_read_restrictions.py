@@ -26,7 +26,7 @@ from tablecrypt.table.table import EncryptedTable
 from tablecrypt_catalog import EncryptedSqlCatalog
 from tests.support.plaintext import CANARY
 from tests.support.restricting_server import RestrictingServer
-from tests.support.tables import BY_REGION, ENCRYPTED, current_snapshot, memory_kms, new_table
+from tests.support.tables import BY_REGION, ENCRYPTED, current_snapshot, memory_kms, new_table, rows_of_file
 
 KEYRING = memory_kms("restricted")
 SCHEMA = Schema(
@@ -348,7 +348,7 @@ CHANGES: dict[str, Callable[[EncryptedTable], object]] = {
     "compact": lambda table: compact(table, rewrite_all=True),
     "reencrypt": reencrypt,
     "relocate": lambda table: relocate(table, f"{table.location()}-copy"),
-    "rows to write again": lambda table: table.scan().rows_with_lineage(next(iter(table.scan().plan_files()))),
+    "rows to write again": lambda table: rows_of_file(table, next(iter(table.scan().plan_files()))),
     "positions to delete": lambda table: table.scan(row_filter="id = 1").matching_positions(next(iter(table.scan().plan_files()))),
 }
 

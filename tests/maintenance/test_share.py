@@ -26,7 +26,6 @@ from tablecrypt.maintenance.sharing.records import live_shares
 from tablecrypt.maintenance.sharing.result import storage_policy
 from tablecrypt.table._pyiceberg.transactions import parse_row_filter
 from tablecrypt.table.data_file_reader import opened_file
-from tablecrypt.table.scan import EncryptedDataScan
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt_catalog import EncryptedSqlCatalog
 from tests.support import write_only_kms
@@ -48,6 +47,7 @@ from tests.support.tables import (
     new_table,
     path_of,
     rows,
+    rows_of_file,
     team_rows,
     team_table,
 )
@@ -193,7 +193,7 @@ def test_every_row_of_a_shared_file_matches(files: list[list[dict[str, Any]]], r
             plan = plan_share(table, parse_row_filter(row_filter), None, LocalRunner())
         except ConfigurationError:
             return
-        given = [row for task in plan.tasks for row in EncryptedDataScan.rows_with_lineage(table.scan(), task).to_pylist()]
+        given = [row for task in plan.tasks for row in rows_of_file(table, task).to_pylist()]
 
     assert all(FILTERS[row_filter](row) for row in given)
     assert len(given) == sum(bool(FILTERS[row_filter](row)) for each in files for row in each)

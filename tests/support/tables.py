@@ -32,13 +32,14 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any, Final, cast
 
+import numpy as np
 import pyarrow as pa
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.catalog.memory import InMemoryCatalog
 from pyiceberg.manifest import DataFile
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
-from pyiceberg.table import Table
+from pyiceberg.table import FileScanTask, Table
 from pyiceberg.table.snapshots import Summary
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import (
@@ -61,11 +62,13 @@ from pyiceberg.types import (
     UUIDType,
 )
 
+from tablecrypt.files.encrypting_file_io import encrypting_io
 from tablecrypt.keys.key_ring import EncryptedKey
 from tablecrypt.kms.local_file import add_key, create_key_file
 from tablecrypt.kms.memory import MemoryKeyManagementClient
 from tablecrypt.maintenance.reachable import reachable_files
 from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata
+from tablecrypt.table.reader import remaining_rows
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import TableFileIO
 from tablecrypt_catalog import EncryptedInMemoryCatalog, EncryptedSqlCatalog, encrypted
@@ -254,6 +257,11 @@ def summary_of(table: Table) -> Summary:
 def ids(table: Table, **scan: Any) -> list[int]:
     """The ids of the rows that a scan finds, of the table as it was loaded: `ids(table.refresh())` sees what others committed."""
     return sorted(table.scan(**scan).to_arrow()["id"].to_pylist())
+
+
+def rows_of_file(table: Table, task: FileScanTask, *gone: int) -> pa.Table:
+    """The live rows of one data file with their lineage, but those at these positions, as they are written again."""
+    return remaining_rows(table.metadata, encrypting_io(table.io), task, np.array(gone, np.int64)).read_all()
 
 
 def state(table: Table) -> dict[int, list[tuple[int, str]]]:

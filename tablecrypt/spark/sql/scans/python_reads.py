@@ -33,7 +33,6 @@ from pyiceberg.manifest import DataFileContent
 from pyiceberg.schema import Schema
 
 from tablecrypt.engines.access import TableAccess
-from tablecrypt.engines.tasks import READ_AHEAD
 from tablecrypt.errors import ConfigurationError, FormatError
 from tablecrypt.spark.columns import batch_for_spark, schema_for_spark
 from tablecrypt.spark.sql.local_rows import arrow_stream
@@ -46,7 +45,7 @@ from tablecrypt.table.file_entries import FileEntryCodec
 from tablecrypt.table.lineage import LAST_UPDATED, ROW_ID, with_lineage
 from tablecrypt.table.planning import EncryptedFileScanTask
 from tablecrypt.table.protection.visible_columns import MASK
-from tablecrypt.table.reader import ReadOptions, RowSource, TaskReader, prefetched
+from tablecrypt.table.reader import READ_AHEAD, ReadOptions, RowSource, TaskReader, prefetched
 
 POSITION: Final = "_pos"
 _LENGTH: Final = struct.Struct(">I")
