@@ -53,7 +53,7 @@ from pyroaring import BitMap64
 from tablecrypt.arguments import names_of
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import ConfigurationError, FormatError, PlaintextRefusedError
-from tablecrypt.files.encrypting_file_io import EncryptingFileIO
+from tablecrypt.files.encrypting_file_io import EncryptingFileIO, encrypting_io
 from tablecrypt.iceberg_properties import ROW_MODES
 from tablecrypt.parquet.uniform import UniformParquetFile
 from tablecrypt.setting_kinds import one_of
@@ -65,7 +65,7 @@ from tablecrypt.table.parquet_options import statistics_plan
 from tablecrypt.table.planning import EncryptedFileScanTask
 from tablecrypt.table.reader import READ_AHEAD, PositionedRows, RowSource, among, prefetched, remaining_rows
 from tablecrypt.table.scan import EncryptedDataScan
-from tablecrypt.table.table_files import TableFileIO
+from tablecrypt.table.table_files import TableFileIO, deleting_on_error
 from tablecrypt.table.write import write_data_files
 
 _WORKERS: Final = 3
@@ -160,11 +160,12 @@ def _rewritten_without(scan: EncryptedDataScan) -> RowChange:
     counter = itertools.count(0)
     change = RowChange(scan.row_filter)
 
-    for task in scan.plan_files():
-        # Statistics only say that rows may match: a file without one stays, with its key and its place.
-        if len(matching := scan.matching_positions(task)):
-            change.dropped.append(task.file)
-            change.rewritten += _written_again(scan, task, matching.to_numpy(), change.write_uuid, counter)
+    with deleting_on_error(encrypting_io(scan.io), (file.file_path for file in change.rewritten)):
+        for task in scan.plan_files():
+            # Statistics only say that rows may match: a file without one stays, with its key and its place.
+            if len(matching := scan.matching_positions(task)):
+                change.dropped.append(task.file)
+                change.rewritten += _written_again(scan, task, matching.to_numpy(), change.write_uuid, counter)
 
     return change
 
@@ -321,6 +322,7 @@ class Upsert:
     by_vectors: bool
     _replaced: RowChange = field(default_factory=RowChange)
     _counter: itertools.count[int] = field(default_factory=itertools.count)
+    _written: list[DataFile] = field(default_factory=list)
 
     def plan(self, update_matched: bool = True, insert_unmatched: bool = True) -> UpsertPlan:
         """Find the rows, and write the files again that hold rows which differ, unless these are position-deleted.
@@ -334,7 +336,8 @@ class Upsert:
         """
         matched = self._checked_matches()
         numbers = _combined([each.found for each in matched], _FOUND).column("number")
-        changes = self._changes(matched, numbers) if update_matched and matched else []
+        with deleting_on_error(encrypting_io(self.scan.io), (file.file_path for file in self._written)):
+            changes = self._changes(matched, numbers) if update_matched and matched else []
         updated = self._with_lineage(_combined([each.differing for each in changes], _DIFFERING))
 
         self._replaced.conflicts_with = keys_filter(updated.select(self.keys), self._schema)
@@ -419,7 +422,9 @@ class Upsert:
 
     def _rewritten(self, task: EncryptedFileScanTask, differing: pa.Table, held: list[PositionedRows] | None) -> list[DataFile]:
         gone = differing.column("position").to_numpy()
-        return _written_again(self.scan, task, gone, self._replaced.write_uuid, self._counter, held)
+        files = _written_again(self.scan, task, gone, self._replaced.write_uuid, self._counter, held)
+        self._written.extend(files)
+        return files
 
     def _with_lineage(self, differing: pa.Table) -> pa.Table:
         """The new rows that take the place of these, in their own order."""
