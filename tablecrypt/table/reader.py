@@ -311,14 +311,21 @@ def remaining_rows(
         # The old file goes as a whole: every row that stays has to reach the new one, whatever the condition says that found the others.
         reader = TaskReader(table_metadata, io, projected, ALWAYS_TRUE, ReadOptions(read_ahead=READ_AHEAD))
         held = reader.positioned_batches(task)
-    staying = (rows_without(rows, among(gone, positions)[1]) for positions, rows in held)
 
-    # In the Arrow types that the file has: readers get the same before and after.
-    first = next(staying, None)
+    return rows_of_file((rows_without(rows, among(gone, positions)[1]) for positions, rows in held), projected)
+
+
+def rows_of_file(batches: Iterator[pa.RecordBatch], projected: Schema) -> pa.RecordBatchReader:
+    """Return rows of one file as a stream in the Arrow types that the file has: who reads them written again gets the same as before.
+
+    Args:
+        batches: the rows, which are drawn as the stream is, but for the first of them.
+        projected: their columns.
+    """
+    first = next(batches, None)
     if first is None:
         return pa.RecordBatchReader.from_batches(schema_to_pyarrow(projected, include_field_ids=False), ())
-
-    return pa.RecordBatchReader.from_batches(first.schema, itertools.chain([first], staying))
+    return pa.RecordBatchReader.from_batches(first.schema, itertools.chain([first], batches))
 
 
 def among(wanted: npt.NDArray[np.int64], positions: pa.Array) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.int64]]:

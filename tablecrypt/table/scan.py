@@ -51,7 +51,7 @@ from tablecrypt.table.lineage import LINEAGE_FIELDS, ROW_ID, with_lineage
 from tablecrypt.table.planning import EncryptedFileScanTask, PlanCounts, ScanPlanner, listed_manifests
 from tablecrypt.table.protection.policy import check_names_in
 from tablecrypt.table.protection.visible_columns import ERROR, MASK, refuse_masks_to_engine
-from tablecrypt.table.reader import ReadOptions, TaskReader, prefetched
+from tablecrypt.table.reader import READ_AHEAD, ReadOptions, TaskReader, prefetched, rows_of_file
 
 if TYPE_CHECKING:
     import polars as pl
@@ -174,15 +174,15 @@ class EncryptedDataScan(_ReadByEngines, DataScan):
             check_names_in(self.table_metadata, snapshot, projected)
         return projected
 
-    def rows_matching(self, task: FileScanTask, columns: Schema) -> pa.Table:
-        """Return the live rows of one data file that match the filter, in these columns.
+    def rows_matching(self, task: FileScanTask, columns: Schema) -> pa.RecordBatchReader:
+        """Return the live rows of one data file that match the filter, in these columns, to be written again as they are read.
 
         Raises:
             ReadRestrictionError: the table's reader is restricted.
             ColumnKeyDeniedError: one of the columns, or of the filter's, may not be read.
         """
         refuse_restricted(self.io, "writing rows of the table again")
-        return _table(self.reader_of(columns).batches(task), columns)
+        return rows_of_file(self.reader_of(columns, READ_AHEAD).batches(task), columns)
 
     def reader_of(self, projected: Schema, read_ahead: int | None = None) -> TaskReader:
         """Return a reader of the scan's tasks with its filter, in other columns. What this reader may not see is an error, never masked.

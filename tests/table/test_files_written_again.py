@@ -13,19 +13,22 @@ from pyiceberg.manifest import DataFile
 
 from tablecrypt import parquet
 from tablecrypt.errors import TamperedFileError
+from tablecrypt.maintenance import share
 from tablecrypt.manifests.records import key_metadata_of
 from tablecrypt.table.table import EncryptedTable
 from tests.support.peak_memory import measured
-from tests.support.tables import data_files, files_below, flip, folder_of, memory_catalog, new_table, path_of
+from tests.support.tables import MASTER_KEY, data_files, files_below, flip, folder_of, memory_catalog, memory_kms, new_table, path_of
 
 ROWS: Final = 500_000
 BATCHES: Final = 16
+PARTNER: Final = "partner"
 NAMES: Final = ("id", "a", "b", "c", "d", "e")
 LENGTH: Final = ROWS * BATCHES * len(NAMES) * 8
 
 CHANGES: Final[dict[str, Callable[[EncryptedTable], object]]] = {
     "delete": lambda table: table.delete("id = 1"),
     "overwrite": lambda table: table.overwrite(_rows(BATCHES).slice(0, 10), "id = 1"),
+    "share": lambda table: share(table, PARTNER, f"{table.location()}-shared", f"id < {BATCHES // 2 * ROWS}", rewrite=True),
     "upsert": lambda table: table.upsert(_rows(0).slice(0, 10).set_column(1, "a", pa.array(np.ones(10))), ["id"]),
 }
 
@@ -43,7 +46,8 @@ def _batches() -> Iterator[pa.RecordBatch]:
 
 @pytest.fixture(scope="module")
 def table(tmp_path_factory: pytest.TempPathFactory) -> EncryptedTable:
-    table = new_table(memory_catalog(tmp_path_factory.mktemp("long")), schema=_rows(0).schema)
+    folder = tmp_path_factory.mktemp("long")
+    table = new_table(memory_catalog(folder, memory_kms(folder, MASTER_KEY, PARTNER)), schema=_rows(0).schema)
     table.append(pa.RecordBatchReader.from_batches(_rows(0).schema, _batches()))
     return table
 

@@ -271,10 +271,8 @@ class ShareWriter:
         scan = EncryptedDataScan(plan.metadata, source, plan.row_filter, snapshot_id=plan.snapshot.snapshot_id)
         columns, counter = with_lineage(plan.schema), itertools.count()
         for task in plan.rewritten:
+            # Bounds only say that rows may match: of a file without one, nothing is written.
             rows = scan.rows_matching(task, columns)
-            # Bounds only say that rows may match.
-            if not len(rows):
-                continue
             for file in write_data_files(self.empty, rows, self._io, self._io.manager, self._place.generation, counter):
                 self.locations.append(file.file_path)
                 self.rewritten_rows += file.record_count
