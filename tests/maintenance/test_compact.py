@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -324,6 +325,21 @@ def test_a_long_file_is_cut(new_table: NewTable) -> None:
 
     assert content(table) == before
     assert 3 <= done.added_files <= 8
+
+
+@pytest.mark.parametrize("sort_by", [[], ["id"]], ids=["as they are", "sorted"])
+def test_what_was_compacted_is_not_too_short_for_the_next_run(new_table: NewTable, sort_by: list[str]) -> None:
+    table = new_table(PartitionSpec(), appends=0)
+    # Rows take many times as much memory as bytes in a file.
+    columns = {"id": random.Random(7).choices(range(2**40), k=50_000), "region": ["r1"] * 50_000, "note": [CANARY * 4] * 50_000}
+    alike = pa.table(columns, schema=REGION_SCHEMA.as_arrow())
+    for _ in range(6):
+        table.append(alike)
+
+    done = compact(table, target_file_size=1_500_000, sort_by=sort_by)
+
+    assert done.added_files < done.rewritten_files
+    assert not compact(table, target_file_size=1_500_000, sort_by=sort_by).rewritten_files
 
 
 def test_rows_of_a_group_are_sorted(new_table: NewTable) -> None:
