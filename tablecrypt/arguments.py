@@ -33,7 +33,7 @@ from tablecrypt.setting_kinds import OFF, ON
 P = ParamSpec("P")
 R = TypeVar("R")
 
-_INTERRUPTED: Final = re.compile(r"Error calling function `\w+`: KeyboardInterrupt: $")
+_INTERRUPTED: Final = re.compile(r"(Error calling function `\w+`|^Error serializing to JSON): KeyboardInterrupt: $")
 _POSITIONAL: Final = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 _OF_ANY_NUMBER: Final = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 NAMES: Final = "a name or a list of names"
@@ -138,7 +138,7 @@ def _texts(given: object) -> Iterator[str]:
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Let Ctrl-C through that comes while pydantic writes out a model: it makes an error of its own of it, which has the cause in its text."""
+    """Let Ctrl-C through that comes while pydantic writes out a model: pydantic makes a ValueError of it, with the cause in its text."""
     try:
         yield
     except PydanticSerializationError as error:

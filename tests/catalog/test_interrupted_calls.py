@@ -42,11 +42,15 @@ def pinned_table(warehouse: Path, aws: AwsServer) -> EncryptedTable:
     return new_table(catalog, appends=[rows(0, 1)])
 
 
-@pytest.mark.parametrize("number", [1, 2, 3, 4])
-def test_metadata_that_is_not_written_to_its_end_is_said_to_be_interrupted(warehouse: Path, aws: AwsServer, number: int) -> None:
+@pytest.mark.parametrize(
+    ("function", "number"), [*(("ser_model", number) for number in (1, 2, 3, 4)), *(("serialize_model", number) for number in (1, 2, 3))]
+)
+def test_metadata_that_is_not_written_to_its_end_is_said_to_be_interrupted(
+    warehouse: Path, aws: AwsServer, function: str, number: int
+) -> None:
     """pydantic makes a ValueError of it, which would be one about text that UTF-8 cannot hold."""
     table = pinned_table(warehouse, aws)
-    with pytest.raises(KeyboardInterrupt), interrupted_in("ser_model", number):
+    with pytest.raises(KeyboardInterrupt), interrupted_in(function, number):
         table.append(rows(1, 1))
 
     table.append(rows(2, 1))
