@@ -2,39 +2,15 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType
-from typing import Any
 
 import pytest
 
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt_catalog import EncryptedSqlCatalog
 from tests.support.aws import AwsServer
+from tests.support.interruptions import interrupted_in
 from tests.support.tables import encrypted_sql_catalog, ids, new_table, rows
-
-
-@contextmanager
-def interrupted_in(function: str, number: int, event: str = "call") -> Iterator[None]:
-    """Raise KeyboardInterrupt where functions of this name are called, or return, for the n-th time, as Python does with a signal."""
-    came = 0
-
-    def look(frame: FrameType, happens: str, _argument: Any) -> None:
-        nonlocal came
-        if happens == event and frame.f_code.co_qualname.endswith(function):
-            came += 1
-            if came == number:
-                raise KeyboardInterrupt
-
-    sys.setprofile(look)
-    try:
-        yield
-    finally:
-        sys.setprofile(None)
-    assert came >= number
 
 
 def pinned_table(warehouse: Path, aws: AwsServer) -> EncryptedTable:
