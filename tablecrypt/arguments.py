@@ -15,7 +15,9 @@ argument in the wrong place may be a key.
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import wraps
 from io import TextIOBase
@@ -23,12 +25,15 @@ from pathlib import Path
 from types import NoneType, SimpleNamespace, UnionType
 from typing import Any, Final, ParamSpec, TypeVar, Union, get_args, get_origin, get_type_hints
 
+from pydantic_core import PydanticSerializationError
+
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.setting_kinds import OFF, ON
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
+_INTERRUPTED: Final = re.compile(r"(Error calling function `\w+`|^Error serializing to JSON): KeyboardInterrupt: $")
 _POSITIONAL: Final = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 _OF_ANY_NUMBER: Final = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 NAMES: Final = "a name or a list of names"
@@ -126,7 +131,20 @@ def _texts(given: object) -> Iterator[str]:
         for each in given:
             yield from _texts(each)
     elif hasattr(given, "model_dump"):
-        yield from _texts(given.model_dump())
+        with interruptible():
+            dumped = given.model_dump()
+        yield from _texts(dumped)
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Let Ctrl-C through that comes while pydantic writes out a model: pydantic makes a ValueError of it, with the cause in its text."""
+    try:
+        yield
+    except PydanticSerializationError as error:
+        if _INTERRUPTED.search(str(error)):
+            raise KeyboardInterrupt from error
+        raise
 
 
 def check_file(file: object, *methods: str) -> None:

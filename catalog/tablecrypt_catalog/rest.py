@@ -30,6 +30,7 @@ from pyiceberg.typedef import IcebergBaseModel, Identifier, Properties
 
 from tablecrypt import properties as names
 from tablecrypt._parsed_json import ParsedJson, problem_of
+from tablecrypt.arguments import interruptible
 from tablecrypt.errors import (
     ConfigurationError,
     FormatError,
@@ -449,7 +450,8 @@ def _parsed(model: type[A], text: str, identifier: str | Identifier) -> A:
 def _request(table: Table, requirements: tuple[TableRequirement, ...], updates: tuple[IcebergBaseModel, ...]) -> str:
     *namespace, name = table.name()
     fields = {"identifier": {"namespace": namespace, "name": name}, "requirements": requirements, "updates": updates}
-    return CommitRequest.model_validate(fields).model_dump_json()
+    with interruptible():
+        return CommitRequest.model_validate(fields).model_dump_json()
 
 
 def _with_keks(updates: Iterable[IcebergBaseModel], staged: EncryptedTableMetadata) -> tuple[IcebergBaseModel, ...]:

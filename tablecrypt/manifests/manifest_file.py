@@ -58,6 +58,7 @@ from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.typedef import EMPTY_DICT, TableVersion
 
+from tablecrypt.arguments import interruptible
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import ConfigurationError, FormatError, PlaintextRefusedError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO, EncryptingOutputFile, encrypting_io
@@ -382,11 +383,13 @@ class ManifestWriterV3(ManifestWriter):
 
     def new_writer(self) -> AvroOutputFile[ManifestEntry]:
         """Return the Avro file that the entries go to."""
+        with interruptible():
+            schema = self.schema.model_dump_json()
         self.avro_file = BlockAvroOutputFile[ManifestEntry](
             output_file=self.output_file,
             records=entry_records(self.spec.partition_type(self.schema)),
             metadata={
-                "schema": self.schema.model_dump_json(),
+                "schema": schema,
                 "partition-spec": to_json(self.spec.fields).decode("utf-8"),
                 "partition-spec-id": str(self.spec.spec_id),
                 "format-version": str(FORMAT_VERSION),

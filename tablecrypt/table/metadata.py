@@ -66,6 +66,7 @@ from tablecrypt import properties
 from tablecrypt._parsed_json import ParsedJson, problem_of
 from tablecrypt._per_process import SizeBoundedCache
 from tablecrypt._store_errors import reraise_naming
+from tablecrypt.arguments import interruptible
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import ConfigurationError, FormatError, PlaintextRefusedError, TamperedFileError
 from tablecrypt.files.deletion import DeletionScope, ParsedLocation
@@ -317,7 +318,8 @@ class EncryptedTableMetadata(TableMetadataV3):
     ) -> str:
         """Serialize as the specification names the fields, without an empty list of keys, as Java does. PyIceberg's own class refuses."""
         left_out = {*(exclude or ()), *(() if self.encryption_keys else ("encryption_keys",))}
-        return IcebergBaseModel.model_dump_json(self, exclude_none=exclude_none, exclude=left_out, by_alias=by_alias, **kwargs)
+        with interruptible():
+            return IcebergBaseModel.model_dump_json(self, exclude_none=exclude_none, exclude=left_out, by_alias=by_alias, **kwargs)
 
 
 def encrypted_metadata(plain: TableMetadata) -> EncryptedTableMetadata:

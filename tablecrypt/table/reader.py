@@ -33,6 +33,7 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from threading import Condition, Thread, current_thread
 from typing import Any, Final, Generic, TypeAlias, TypeVar
+from weakref import finalize
 
 import numpy as np
 import numpy.typing as npt
@@ -581,11 +582,14 @@ class _Lanes(Generic[T]):
         self._depth = depth
         self._running: deque[_Lane[T]] = deque()
         self._changed = Condition()
+        self._consumer = _Consumer()
+        # Ctrl-C may keep `stop` from its work, and a lane that has just been started from being known to it.
+        finalize(self, _leave, self._consumer, self._changed).atexit = False
 
     def items(self) -> Iterator[T]:
         while True:
             while self._following is not None and self._has_room_for(self._following):
-                self._running.append(_Lane(self._following, self._depth, self._changed))
+                self._running.append(_Lane(self._following, self._depth, self._changed, self._consumer))
                 self._following = next(self._sources, None)
             if not self._running:
                 return
@@ -624,10 +628,23 @@ class _Lanes(Generic[T]):
         return len(busy) < self._workers or (len(busy) < MOST_AT_ONCE and sum(busy) + source.size <= SMALL_TOGETHER)
 
 
+@dataclass
+class _Consumer:
+    """Who takes the items, as lanes know of it: `has_left` where nobody will take any more."""
+
+    has_left: bool = False
+
+
+def _leave(consumer: _Consumer, changed: Condition) -> None:
+    with changed:
+        consumer.has_left = True
+        changed.notify_all()
+
+
 class _Lane(Generic[T]):
     """One source, read by a thread into a bounded queue."""
 
-    def __init__(self, source: RowSource[T], depth: int | None, changed: Condition) -> None:
+    def __init__(self, source: RowSource[T], depth: int | None, changed: Condition, consumer: _Consumer) -> None:
         self.size = source.size
         self.items: deque[T] = deque()
         self.finished = False
@@ -636,6 +653,7 @@ class _Lane(Generic[T]):
         self._source = source
         self._depth = depth
         self._changed = changed
+        self._consumer = consumer
         self._thread = Thread(target=self._run, name="tablecrypt-prefetch", daemon=True)
         self._thread.start()
 
@@ -658,9 +676,12 @@ class _Lane(Generic[T]):
 
     def _put(self, item: T) -> bool:
         with self._changed:
-            self._changed.wait_for(lambda: self.stopped or self._depth is None or len(self.items) < self._depth)
-            if self.stopped:
+            self._changed.wait_for(lambda: self._is_unwanted() or self._depth is None or len(self.items) < self._depth)
+            if self._is_unwanted():
                 return False
             self.items.append(item)
             self._changed.notify_all()
             return True
+
+    def _is_unwanted(self) -> bool:
+        return self.stopped or self._consumer.has_left

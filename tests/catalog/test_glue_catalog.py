@@ -305,24 +305,113 @@ def test_a_commit_during_a_rename_is_not_lost(catalog: EncryptedGlueCatalog, dat
             writer.append(ROWS)
             super()._create_glue_table(*arguments, **named)
 
+    overtaken = Overtaken(catalog.name, **catalog.properties)
+    check_version_ids(overtaken)
     with pytest.raises(CommitFailedException, match="rename it again"):
-        Overtaken(catalog.name, **catalog.properties).rename_table(table.name(), f"{database}.u")
+        overtaken.rename_table(table.name(), f"{database}.u")
 
     assert catalog.list_tables(database) == [table.name()]
     assert catalog.load_table(table.name()).scan().to_arrow().num_rows == 2 * ROWS.num_rows
 
 
-def test_an_entry_that_cannot_be_removed_is_named(catalog: EncryptedGlueCatalog, database: str, table: Table) -> None:
-    """With both names in the catalog, commits by one would not be seen by the other."""
+def test_no_commit_by_the_old_name_is_lost_to_a_rename_that_has_happened(
+    catalog: EncryptedGlueCatalog, database: str, table: Table
+) -> None:
+    """Glue removes an entry whatever was committed to it since it was looked at."""
+    answers: list[str] = []
 
+    def commit_first(**_named: Any) -> None:
+        with pytest.raises(NoSuchTableError):
+            writer.append(ROWS)
+        with pytest.raises(NoSuchTableError, match=rf"was renamed to {database}\.u: to remove the old entry, rename it again"):
+            catalog.load_table(table.name())
+        answers.append("refused")
+
+    writer, renaming = catalog.load_table(table.name()), EncryptedGlueCatalog(catalog.name, **catalog.properties)
+    renaming.glue.meta.events.register("provide-client-params.glue.DeleteTable", commit_first)
+
+    renamed = renaming.rename_table(table.name(), f"{database}.u")
+
+    assert answers == ["refused"]
+    assert_same_rows(renamed.scan().to_arrow(), ROWS)
+
+
+def test_of_two_renames_at_once_one_is_refused_and_the_table_has_one_name(
+    catalog: EncryptedGlueCatalog, database: str, table: Table
+) -> None:
+    class Overtaken(EncryptedGlueCatalog):
+        """Another gives the table another name between reading its entry and making the one of the new name."""
+
+        def _create_glue_table(self, *arguments: Any, **named: Any) -> None:
+            catalog.rename_table(table.name(), f"{database}.v")
+            super()._create_glue_table(*arguments, **named)
+
+    with pytest.raises(NoSuchTableError):
+        Overtaken(catalog.name, **catalog.properties).rename_table(table.name(), f"{database}.u")
+
+    assert catalog.list_tables(database) == [(database, "v")]
+
+
+class Died(BaseException):
+    """The process is gone."""
+
+
+@pytest.mark.parametrize("landed", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize("step", ["CreateTable", "UpdateTable", "second UpdateTable", "DeleteTable"])
+def test_a_table_whose_rename_is_killed_takes_commits_by_one_name(
+    catalog: EncryptedGlueCatalog, database: str, table: Table, step: str, landed: bool
+) -> None:
+    """With two, the rows of either are gone once somebody drops it."""
+    dying = EncryptedGlueCatalog(catalog.name, **catalog.properties)
+    seen: list[None] = []
+
+    def die(**_named: Any) -> None:
+        seen.append(None)
+        if not step.startswith("second") or len(seen) > 1:
+            raise Died
+
+    moment = "after-call" if landed else "provide-client-params"
+    dying.glue.meta.events.register(f"{moment}.glue.{step.removeprefix('second ')}", die)
+    with pytest.raises(Died):
+        dying.rename_table(table.name(), f"{database}.u")
+
+    written = []
+    for name in catalog.list_tables(database):
+        try:
+            catalog.load_table(name).append(ROWS)
+        except NoSuchTableError as error:
+            left = str(error)
+        else:
+            written.append(name)
+    assert len(written) == 1
+
+    if written == [table.name()] and len(catalog.list_tables(database)) == 2:
+        assert f"drop {database}.u without purge, and rename {database}.t again" in left
+        with pytest.raises(TableAlreadyExistsError, match="which did not finish"):
+            catalog.rename_table(table.name(), f"{database}.u")
+        catalog.drop_table(f"{database}.u")
+    if table.name() in catalog.list_tables(database):
+        catalog.rename_table(table.name(), f"{database}.u")
+    assert catalog.list_tables(database) == [(database, "u")]
+    assert catalog.load_table(f"{database}.u").scan().to_arrow().num_rows == 2 * ROWS.num_rows
+    assert not [name for name in parameters(catalog, catalog.load_table(f"{database}.u")) if "renamed" in name]
+
+
+def test_an_entry_that_cannot_be_removed_is_named(catalog: EncryptedGlueCatalog, database: str, table: Table) -> None:
     def refuse(**_named: Any) -> None:
         denied: Any = {"Error": {"Code": "AccessDeniedException", "Message": "not authorized to perform glue:DeleteTable"}}
         raise ClientError(denied, "DeleteTable")
 
-    catalog.glue.meta.events.register("provide-client-params.glue.DeleteTable", refuse)
+    refusing = EncryptedGlueCatalog(catalog.name, **catalog.properties)
+    refusing.glue.meta.events.register("provide-client-params.glue.DeleteTable", refuse)
 
-    with pytest.raises(TablecryptError, match=rf"{database}\.u could not be taken back .*glue:DeleteTable"):
-        catalog.rename_table(table.name(), f"{database}.u")
+    with pytest.raises(TablecryptError, match=r"its old entry is still there .*glue:DeleteTable.*rename it again"):
+        refusing.rename_table(table.name(), f"{database}.u")
+    with pytest.raises(TablecryptError, match=rf"was renamed to {database}\.u, which did not finish"):
+        catalog.rename_table(table.name(), f"{database}.v")
+    catalog.rename_table(table.name(), f"{database}.u").append(ROWS)
+
+    assert catalog.list_tables(database) == [(database, "u")]
 
 
 def test_a_forked_child_asks_glue_by_a_client_of_its_own(catalog: EncryptedGlueCatalog, database: str, table: Table) -> None:

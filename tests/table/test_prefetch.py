@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import closing
 from functools import partial
+from typing import cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tablecrypt.table.reader import MOST_AT_ONCE, SMALL_TOGETHER, RowSource, prefetched
+from tests.support.interruptions import interrupted_in
 
 
 def source(items: list[int]) -> Iterator[int]:
@@ -113,3 +116,21 @@ def test_a_source_that_was_read_to_its_end_makes_room_where_all_items_are_kept()
 
     sources = [RowSource(first), *(RowSource(partial(later, number)) for number in range(1, 10))]
     assert list(prefetched(sources, workers=2, depth=None)) == list(range(10))
+
+
+@pytest.mark.parametrize(("function", "event"), [("_Lane.__init__", "return"), ("_Lanes.stop", "call")])
+def test_no_source_is_read_on_after_ctrl_c(function: str, event: str) -> None:
+    """A thread that waits for ever keeps its file open, and rows in memory, for as long as a notebook runs."""
+    before = set(threading.enumerate())
+
+    def read() -> None:
+        ahead = prefetched([RowSource(lambda: iter(range(1000)))], workers=1, depth=1)
+        with closing(cast("Generator[int]", ahead)) as items:
+            next(items)
+
+    with pytest.raises(KeyboardInterrupt), interrupted_in(function, 1, event):
+        read()
+
+    for thread in set(threading.enumerate()) - before:
+        thread.join(10)
+        assert not thread.is_alive()

@@ -20,13 +20,13 @@ from pyiceberg.table.metadata import new_table_metadata
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
 from pyiceberg.typedef import EMPTY_DICT, Identifier, Properties
 from pyiceberg.types import strtobool
-from sqlalchemy import ClauseElement, ColumnElement, Engine, and_, create_engine, insert
+from sqlalchemy import ClauseElement, ColumnElement, Engine, and_, create_engine, event, insert
 from sqlalchemy.orm import Session
 
 from tablecrypt._per_process import InForkedChildren
 from tablecrypt.files.locations import location_of_new_table
 from tablecrypt.properties import KEY_ID
-from tablecrypt_catalog.pins.sql import ROWS, has_key, row_names
+from tablecrypt_catalog.pins.sql import ROWS, end_transaction, has_key, row_names
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -41,7 +41,7 @@ class SqlCatalogAdapter(SqlCatalog):
 
     def __init__(self, name: str, **properties: str) -> None:
         super().__init__(name, **properties)
-        self._connect_in_children()
+        self._prepare_connections()
 
     def __getstate__(self) -> dict[str, Any]:
         if self._is_in_memory:
@@ -58,14 +58,15 @@ class SqlCatalogAdapter(SqlCatalog):
             echo=echo if echo == "debug" else strtobool(echo),
             pool_pre_ping=strtobool(str(self.properties.get("pool_pre_ping", DEFAULT_POOL_PRE_PING_VALUE))),
         )
-        self._connect_in_children()
+        self._prepare_connections()
 
     @property
     def _is_in_memory(self) -> bool:
         url = self.engine.url
         return url.get_backend_name() == "sqlite" and (url.database or ":memory:") == ":memory:"
 
-    def _connect_in_children(self) -> None:
+    def _prepare_connections(self) -> None:
+        event.listen(self.engine, "reset", end_transaction)
         # What is in memory a fork copies, with all that is in it.
         if not self._is_in_memory:
             self._in_children = InForkedChildren(partial(self.engine.dispose, close=False))

@@ -34,7 +34,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Final, Literal, Self
+from typing import TYPE_CHECKING, Final, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pyiceberg.catalog import Catalog
@@ -54,6 +54,9 @@ from tablecrypt_catalog.pins.record import NO_MOVES, Head, Moves, TableVersion, 
 Place = tuple[str, tuple[str, ...]]
 """A catalog's name and a table identifier in it."""
 LOCK_TIMEOUT_S: Final = 10.0
+if TYPE_CHECKING:
+    from filelock import BaseFileLock
+
 logger = logging.getLogger(__name__)
 _LOCK_POLL_S: Final = 0.01
 
@@ -387,19 +390,26 @@ class PinFile:
     @contextmanager
     def _locked(self) -> Iterator[None]:
         """Hold the lock file. Every holder opens it for itself, so that the lock keeps threads apart too."""
-        from filelock import FileLock, Timeout  # here, since it takes 50 ms and most catalogs have no pin file
+        from filelock import FileLock  # here, since it takes 50 ms and most catalogs have no pin file
 
         lock = FileLock(f"{self.path}.lock", self._lock_timeout_s, mode=0o600)
         try:
+            self._acquire(lock)
+            yield
+        finally:
+            # Whatever was interrupted: a lock that Ctrl-C left behind would keep this process, and every other, from the pins.
+            lock.release(force=True)
+
+    def _acquire(self, lock: BaseFileLock) -> None:
+        from filelock import Timeout
+
+        try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            held = lock.acquire(poll_interval=_LOCK_POLL_S)
+            lock.acquire(poll_interval=_LOCK_POLL_S)
         except Timeout as error:
             raise TablecryptError(f"{self.path}.lock was held by another process for {self._lock_timeout_s:g} seconds") from error
         except OSError as error:
             raise ConfigurationError(f"{self.path}.lock, beside the pin file, cannot be made: {error.strerror}") from error
-
-        with held:
-            yield
 
 
 def refuse_conflict(pins: Mapping[Place, TableVersion], place: Place, seen: TableVersion) -> None:

@@ -18,7 +18,7 @@ iceberg_tables that was changed by other means.
 from __future__ import annotations
 
 import json
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from pydantic import TypeAdapter
 from pyiceberg.catalog import Catalog
@@ -31,6 +31,7 @@ from sqlalchemy import (
     Engine,
     Integer,
     MetaData,
+    PoolResetState,
     RowMapping,
     String,
     Table,
@@ -53,6 +54,9 @@ from sqlalchemy.schema import CreateTable
 from tablecrypt.errors import ConfigurationError, FormatError
 from tablecrypt_catalog.pins.protected_columns import columns_as_text, columns_from_text, from_text
 from tablecrypt_catalog.pins.record import FOLDERS, Head, TableVersion
+
+if TYPE_CHECKING:
+    from sqlalchemy.engine.interfaces import DBAPIConnection
 
 ROWS: Final = cast("Table", IcebergTables.__table__)
 """The table iceberg_tables, without what SQLAlchemy does for objects of its rows."""
@@ -256,3 +260,13 @@ def _values(pin: TableVersion) -> dict[str, Any]:
         "folders": json.dumps(pin.folders),
         "protected_columns": columns_as_text(pin.columns),
     }
+
+
+def end_transaction(connection: DBAPIConnection, _record: object, state: PoolResetState) -> None:
+    """End what is left of a transaction on a connection that goes back to its pool.
+
+    SQLAlchemy takes it for ended whose COMMIT failed, and SQLite does not end it then, as where another process reads for too long: the
+    next user of the connection would see, and pin, what nobody else ever will.
+    """
+    if state.transaction_was_reset:
+        connection.rollback()
