@@ -13,13 +13,14 @@ import uuid
 from collections.abc import Callable, Sequence
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 import pytest
 from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.schema import Schema
 from pyiceberg.table import ALWAYS_TRUE, DataScan
+from pyiceberg.table.update import RemovePropertiesUpdate, TableUpdate
 from pyiceberg.types import ListType, LongType, MapType, NestedField, StringType, StructType
 
 from tablecrypt import maintenance as m
@@ -28,6 +29,7 @@ from tablecrypt.maintenance import FindingKind
 from tablecrypt.table.protection.policy import folded, names_of_protected
 from tablecrypt.table.snapshots import CommitOptions
 from tablecrypt.table.table import EncryptedTable
+from tablecrypt.table.updates import RemoveEncryptionKeyUpdate
 from tablecrypt_catalog import EncryptedSqlCatalog
 from tests.support.edited_metadata import put_as_next_version
 from tests.support.moved_names import EXCHANGED, MOVES, RENAMED_AND_ADDED, TEXT, Step, added, renamed, take
@@ -229,6 +231,43 @@ def test_a_client_with_pins_refuses_a_former_key_that_somebody_else_brought(both
     assert loaded(both.payroll).properties[f"encryption.column.{SSN}.former-key-id"] == "fin"
     with pytest.raises(KeyIdChangedError, match=r"column with field id 2 .*may be under 'fin' in older files now.*accept_rollback"):
         loaded(pinned)
+
+
+@pytest.mark.parametrize("declared", [True, False])
+def test_the_name_of_a_dropped_column_does_not_go_with_its_properties(both: Clients, declared: bool) -> None:
+    """The analyst drops it and removes its properties past this package, with the engine write barrier; then others wrote its values."""
+    protected_table(both.payroll, appends=[ROWS], **{"encryption.column-keys": f"{COLUMN_KEY}: ssn"})
+    with loaded(both.analyst).update_schema() as change:
+        change.delete_column("ssn")
+    metadata = metadata_of(loaded(both.analyst))
+    names = [name for name in metadata.properties if name.startswith((f"encryption.column.{SSN}.", "write."))]
+    keys = [] if declared else [RemoveEncryptionKeyUpdate(key_id=each.key_id) for each in metadata.key_ring.column_declarations]
+    updates = cast("tuple[TableUpdate, ...]", (RemovePropertiesUpdate(removals=names), *keys))
+    both.analyst.commit_table(loaded(both.analyst), (), updates)
+    with loaded(both.analyst).update_schema() as change:
+        change.add_column("SSN", TEXT)
+
+    victim = loaded(both.payroll)
+    with pytest.raises(KeyIdChangedError, match=rf"'SSN' {TAKEN} 'ssn' \(field id 2, which was dropped\)"):
+        victim.append(ROWS.rename_columns(["id", "SSN", "note"]))
+    assert not any(b"SSN-0001" in found for found in opened_by_table_key(loaded(both.payroll)))
+    assert FindingKind.COLUMN_POLICY_CHANGED in {finding.kind for finding in m.audit(victim).findings}
+
+    declare(victim, f"{COLUMN_KEY}: SSN")
+    loaded(both.payroll).append(ROWS.rename_columns(["id", "SSN", "note"]))
+    assert not any(b"SSN-0001" in found for found in opened_by_table_key(loaded(both.payroll)))
+
+
+def test_the_name_of_a_dropped_column_is_freed_by_who_has_its_key(both: Clients) -> None:
+    protected_table(both.payroll, appends=[ROWS], **{"encryption.column-keys": f"{COLUMN_KEY}: ssn"})
+    with loaded(both.payroll).update_schema() as change:
+        change.delete_column("ssn")
+    names = [f"encryption.column.{SSN}.{each}" for each in ("key-id", "mask")]
+    loaded(both.payroll).transaction().remove_properties(*names, "write.format.default").commit_transaction()
+    with loaded(both.payroll).update_schema() as change:
+        change.add_column("ssn", TEXT)
+    loaded(both.payroll).append(ROWS)
+    assert FindingKind.COLUMN_POLICY_CHANGED not in {finding.kind for finding in m.audit(loaded(both.payroll)).findings}
 
 
 def put_snapshot_of_other_names(both: Clients, folder: Path) -> int:

@@ -463,11 +463,18 @@ def _mapped_names(metadata: TableMetadata) -> Iterator[tuple[int, str]]:
                 waiting.append((f"{around}{name}.", column.fields))
 
 
-def taken_message(taken: TakenName, master_key_id: str, schema: Schema) -> str:
-    """Return one line about a name that was taken."""
+def taken_message(taken: TakenName, master_key_id: str, schema: Schema, *, is_stated: bool = True) -> str:
+    """Return one line about a name that was taken.
+
+    Args:
+        taken: the name.
+        master_key_id: of the protected column.
+        schema: the table's.
+        is_stated: whether properties say how the protected column is protected, and could be removed.
+    """
     now = schema.find_column_name(taken.owner)
     owner = f"which is {now!r} now" if now is not None else "which was dropped"
-    free = "" if now is not None else f", or remove encryption.column.{taken.owner}.key-id if it is to be readable"
+    free = "" if now is not None or not is_stated else f", or remove encryption.column.{taken.owner}.key-id if it is to be readable"
     return (
         f"column {taken.name!r} takes the name of the protected column {taken.owned!r} (field id {taken.owner}, {owner}): values that "
         f"somebody writes by that name would not be under {master_key_id!r}. Declare {taken.name!r} under that key in the same transaction "
