@@ -20,11 +20,11 @@ import pytest
 from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.schema import Schema
 from pyiceberg.table import ALWAYS_TRUE, DataScan
-from pyiceberg.table.update import RemovePropertiesUpdate, TableUpdate
+from pyiceberg.table.update import AddSchemaUpdate, RemovePropertiesUpdate, SetCurrentSchemaUpdate, TableUpdate, update_table_metadata
 from pyiceberg.types import ListType, LongType, MapType, NestedField, StringType, StructType
 
 from tablecrypt import maintenance as m
-from tablecrypt.errors import ConfigurationError, KeyIdChangedError
+from tablecrypt.errors import ConfigurationError, KeyIdChangedError, TamperedFileError
 from tablecrypt.maintenance import FindingKind
 from tablecrypt.table.protection.policy import folded, names_of_protected
 from tablecrypt.table.snapshots import CommitOptions
@@ -231,6 +231,22 @@ def test_a_client_with_pins_refuses_a_former_key_that_somebody_else_brought(both
     assert loaded(both.payroll).properties[f"encryption.column.{SSN}.former-key-id"] == "fin"
     with pytest.raises(KeyIdChangedError, match=r"column with field id 2 .*may be under 'fin' in older files now.*accept_rollback"):
         loaded(pinned)
+
+
+@pytest.mark.usefixtures("people")
+def test_a_column_takes_no_name_by_the_field_id_of_another_one(both: Clients, tmp_path: Path) -> None:
+    """Right-holders wrote values into it, since names and keys are looked up by field id, where the other column was found."""
+    schema = metadata_of(loaded(both.analyst)).schema()
+    phone = schema.find_field("phones.element").field_id
+    fields = [each.model_copy(update={"field_id": phone}) if each.name == "ssn" else each for each in schema.fields]
+    named = Schema(*fields, schema_id=7)
+    updates = cast("tuple[TableUpdate, ...]", (AddSchemaUpdate(schema_=named), SetCurrentSchemaUpdate(schema_id=7)))
+
+    with pytest.raises(ConfigurationError, match=f"two columns of the schema have the field id {phone}"):
+        both.analyst.commit_table(loaded(both.analyst), (), updates)
+    put(both, tmp_path, json.loads(update_table_metadata(loaded(both.analyst).metadata, updates).model_dump_json()))
+    with pytest.raises(TamperedFileError, match=f"two columns of schema 7 have the id {phone}"):
+        loaded(both.payroll)
 
 
 @pytest.mark.parametrize("declared", [True, False])
