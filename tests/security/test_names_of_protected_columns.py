@@ -249,6 +249,23 @@ def test_a_column_takes_no_name_by_the_field_id_of_another_one(both: Clients, tm
         loaded(both.payroll)
 
 
+@pytest.mark.parametrize("name", ["ssn", "SSN", "social"])
+def test_rows_give_a_name_to_no_other_column_by_their_field_ids(both: Clients, people: EncryptedTable, name: str) -> None:
+    """Rows of a file of another table have that one's ids. PyIceberg goes by them, and the values were in the clear in another column."""
+    with people.update_schema() as change:
+        change.rename_column("ssn", "social")
+    note = people.refresh().schema().find_field("note").field_id
+    rows = pa.table([["SSN-0003"]], schema=pa.schema([pa.field(name, pa.string(), metadata={"PARQUET:field_id": str(note)})]))
+
+    for given in (rows, rows.to_reader()):
+        with pytest.raises(ConfigurationError, match=rf"column '{name}' of the rows has a field id"):
+            loaded(both.payroll).append(given)
+    assert not any(b"SSN-0003" in found for found in opened_by_table_key(loaded(both.payroll)))
+
+    loaded(both.payroll).append(pa.Table.from_pylist([{"social": "SSN-0003", "note": "a note"}], schema=people.schema().as_arrow()))
+    assert loaded(both.payroll).scan("social = 'SSN-0003'").to_arrow()["note"].to_pylist() == ["a note"]
+
+
 @pytest.mark.parametrize("declared", [True, False])
 def test_the_name_of_a_dropped_column_does_not_go_with_its_properties(both: Clients, declared: bool) -> None:
     """The analyst drops it and removes its properties past this package, with the engine write barrier; then others wrote its values."""
