@@ -65,7 +65,7 @@ def undeclared_columns(
     Args:
         metadata: the table's.
         maker: opens column keys.
-        field_ids: the columns; None for all of the current schema that are or were protected.
+        field_ids: the columns; None for all that are or were protected, those that were dropped too.
 
     Raises:
         KmsError: the KMS failed, and not by refusing a key.
@@ -74,10 +74,11 @@ def undeclared_columns(
     if not isinstance(metadata, EncryptedTableMetadata):
         return found
 
-    for field_id in _protected(metadata, field_ids):
+    present = metadata.schema().field_ids
+    for field_id in _protected(metadata, field_ids, with_dropped=True):
         with _unless_keys_do_not_open():
             try:
-                _check_column(metadata, maker, field_id, writing=True)
+                _check_column(metadata, maker, field_id, writing=field_id in present)
             except KeyIdChangedError as error:
                 found[field_id] = error
 
@@ -98,13 +99,16 @@ def _unless_keys_do_not_open() -> Iterator[None]:
         # keys that do not open are told of where they are used
 
 
-def _protected(metadata: EncryptedTableMetadata, field_ids: Iterable[int] | None = None) -> list[int]:
-    """The columns of the current schema that are or were protected."""
-    policy = ColumnPolicy.from_properties(metadata.properties)
+def _protected(metadata: EncryptedTableMetadata, field_ids: Iterable[int] | None = None, *, with_dropped: bool = False) -> list[int]:
+    """Those of the columns that are or were protected; without field ids, of the current schema, and with those that were dropped."""
+    policy, present = ColumnPolicy.from_properties(metadata.properties), metadata.schema().field_ids
+    named = {*policy.columns, *policy.former}
     # By its keys as well: a column whose properties were removed stays among those that are checked.
-    known = {*policy.columns, *policy.former, *(entry.field_id for entry in metadata.key_ring.column_keys)}
-    wanted = known if field_ids is None else known.intersection(field_ids)
-    return sorted(field_id for field_id in wanted if metadata.schema().find_column_name(field_id) is not None)
+    known = {*named, *(entry.field_id for entry in metadata.key_ring.column_keys)}
+    if field_ids is not None:
+        return sorted(known.intersection(field_ids))
+    # Of a dropped column without properties, `_names_taken` says what matters: nobody writes it.
+    return sorted(each for each in known if each in present or (with_dropped and each in named))
 
 
 def _check_column(metadata: EncryptedTableMetadata, maker: ColumnKeyMaker, field_id: int, writing: bool) -> None:
