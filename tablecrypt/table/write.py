@@ -72,7 +72,7 @@ from tablecrypt.table.foreign_engines import location_provider
 from tablecrypt.table.lineage import lineage_columns, with_lineage, without_lineage, without_lineage_ids
 from tablecrypt.table.parquet_options import FileStatistics, dictionary_columns, parquet_writer_options, target_file_size
 from tablecrypt.table.partitions import rows_by_partition
-from tablecrypt.table.protection.policy import keys_of_leaves, names_of_protected, taken_names
+from tablecrypt.table.protection.policy import names_of_protected, protection_of_leaves, taken_names
 from tablecrypt.table.protection.writing import WriteProtection
 from tablecrypt.table.table_files import DataKeySource, delete_written
 
@@ -141,7 +141,7 @@ def _check_field_ids(table_metadata: TableMetadata, given: Schema) -> None:
     # PyIceberg goes by the ids, users by the names: values of a protected column would lie in another one, under the table's key.
     wrong = [name for name, field_id in index_by_name(given).items() if own.get(name, field_id) != field_id]
     names, policy = names_of_protected(table_metadata), ColumnPolicy.from_properties(table_metadata.properties)
-    wrong += [each.name for each in taken_names(names, policy, keys_of_leaves(policy, given).items())]
+    wrong += [each.name for each in taken_names(names, policy, protection_of_leaves(policy, given).items())]
     if wrong:
         raise ConfigurationError(
             f"column {wrong[0]!r} of the rows has a field id (PARQUET:field_id) that is not the one of the table's column with that name: "

@@ -188,6 +188,17 @@ def test_two_columns_under_one_key_exchange_their_names_and_under_two_keys_they_
     assert both.payroll.load_table("db.people").schema() == people.schema()
 
 
+def test_columns_under_one_key_exchange_no_names_where_others_would_see_more_by_the_mask(both: Clients, people: EncryptedTable) -> None:
+    """The analyst renames, which takes no key. Who wrote by the names put the values behind the mask that shows them."""
+    declare(people, "pii: ssn, note", note="truncate(64)")
+    shown = rf"{TAKEN}.*shown to others by the mask truncate\(64\)"
+    with pytest.raises(ConfigurationError, match=shown), loaded(both.analyst).transaction() as transaction:
+        take(transaction, EXCHANGED)
+    declare(loaded(both.payroll), ssn="truncate(64)")
+    with loaded(both.analyst).transaction() as transaction:
+        take(transaction, EXCHANGED)
+
+
 def test_a_column_takes_a_name_in_the_transaction_that_declares_it(people: EncryptedTable) -> None:
     with people.transaction() as transaction:
         take(transaction, RENAMED_AND_ADDED)

@@ -28,7 +28,7 @@ from tablecrypt.keys.column_keys import COLUMN_PREFIX, DECLARED_KEYS, DECLARED_M
 from tablecrypt.keys.column_lookup import KeyedColumn
 from tablecrypt.keys.key_ring import KeyRing
 from tablecrypt.table.metadata import EncryptedTableMetadata
-from tablecrypt.table.protection.policy import folded, keys_of_leaves, taken_message, taken_names
+from tablecrypt.table.protection.policy import folded, protection_of_leaves, taken_message, taken_names
 from tablecrypt.table.table_files import TableFileIO
 
 _PROPERTY_OF: Final = {PROTECTION: "key-id", KEY: "key-id", MASK: "mask", SINCE: "since", FORMER: "former-key-id", UNTIL: "former-until"}
@@ -145,7 +145,7 @@ def _names_taken(metadata: EncryptedTableMetadata, maker: ColumnKeyMaker) -> dic
         taken.owner: KeyIdChangedError(
             taken_message(taken, owners[taken.owner].column_key_id, schema, is_stated=taken.owner in policy.columns)
         )
-        for taken in taken_names(names, ColumnPolicy(owners), keys_of_leaves(policy, schema).items())
+        for taken in taken_names(names, ColumnPolicy(owners), protection_of_leaves(policy, schema).items())
     }
 
 
