@@ -42,7 +42,7 @@ from tablecrypt.table.transaction import EncryptedCreateTransaction
 from tablecrypt.table.updates import (
     EncryptTableUpdate,
     UpgradeToVersion3Update,
-    check_column_names,
+    check_columns,
     check_commit,
     check_migration,
     check_partition_numbers,
@@ -329,7 +329,7 @@ class EncryptingCatalog(Catalog):
                 )
             return new
 
-        check_column_names(new.fresh_schema)
+        check_columns(new.fresh_schema)
         check_partition_numbers(new.partition_spec)
         tagging = {names.COLUMN_TAGS.name: written_tags(tags)} if tags else {}
         properties = declared_at_creation({**new.properties, **tagging}, new.fresh_schema)

@@ -64,6 +64,18 @@ def fields_by_id(schema: Schema) -> dict[int, NestedField]:
     return found
 
 
+def field_ids(schema: Schema) -> list[int]:
+    """Return the field id of every column at every level, one that two columns have twice."""
+    found: list[int] = []
+    waiting = list(schema.fields)
+    while waiting:
+        field = waiting.pop()
+        found.append(field.field_id)
+        waiting += fields_in(field.field_type)
+
+    return found
+
+
 def path_through_structs(schema: Schema, field_id: int) -> list[NestedField] | None:
     """Return the fields from the column down to this one, through structs alone; None if there is no such path."""
     return _path(schema.fields, field_id)

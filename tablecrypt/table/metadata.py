@@ -23,6 +23,8 @@ What must hold of an encrypted table's document, before anything that it says is
                 this, what is parsed and what a hash was made of could be two things. What version 3 requires is there: PyIceberg's
                 models make up what is missing, such as another table-uuid at each load, or schema 0 as the current one.
     entries     no two snapshots, schemas, specs, sort orders or encryption keys have one id, no two statistics files one snapshot
+    columns     no two of a schema have one field id, by which columns are protected, and none has one above last-column-id, which another
+                column would get next
     snapshots   current-snapshot-id names one that is there, and it is where `main` and the last entry of the snapshot log point
 
 PyIceberg reads tables that are not encrypted, and none of this is asked of them. The checks are pure: a document or metadata in, an error
@@ -55,6 +57,7 @@ from pydantic import Field, PrivateAttr, field_serializer, model_validator
 from pyiceberg.exceptions import ValidationError
 from pyiceberg.io import FileIO, InputFile
 from pyiceberg.manifest import ManifestFile
+from pyiceberg.schema import Schema
 from pyiceberg.serializers import Compressor
 from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil, TableMetadataV3
 from pyiceberg.table.refs import MAIN_BRANCH
@@ -75,6 +78,7 @@ from tablecrypt.files.raw_output import TABLE_METADATA_SUFFIXES
 from tablecrypt.iceberg_properties import ISOLATION_LEVELS
 from tablecrypt.keys.column_keys import ColumnPolicy
 from tablecrypt.keys.key_ring import EncryptedKey, KeyRing, entries_with_copies, is_copy
+from tablecrypt.keys.nested_columns import field_ids
 from tablecrypt.manifests.entries import known_manifest_list
 from tablecrypt.manifests.manifest_list import ManifestList, ManifestListHeader, read_manifest_list
 from tablecrypt.manifests.table_state import StatedLayout, StatedTable
@@ -562,8 +566,9 @@ def check_whole(location: str, metadata: EncryptedTableMetadata) -> None:
     """Check that the parts of an encrypted table's metadata fit together, so that no reader takes a full table for an empty one.
 
     Raises:
-        TamperedFileError: two entries have one id, a snapshot is its own ancestor, or the current snapshot is not there, or is not that of
-            `main` or of the log; or a snapshot is of a time that no calendar has, or its manifest list has a name that no file has.
+        TamperedFileError: two entries have one id, or two columns of a schema, or a column one that was not assigned; a snapshot is its own
+            ancestor, or the current snapshot is not there, or is not that of `main` or of the log; or a snapshot is of a time that no
+            calendar has, or its manifest list has a name that no file has.
     """
     for snapshot in metadata.snapshots:
         if not 0 <= snapshot.timestamp_ms <= _LAST_MS:
@@ -573,6 +578,7 @@ def check_whole(location: str, metadata: EncryptedTableMetadata) -> None:
             raise TamperedFileError(location, f"snapshot {snapshot.snapshot_id} names the manifest list {named!r}, which is no file's name")
 
     _check_ids(location, metadata)
+    _check_columns(location, metadata)
     _check_ancestors(location, metadata)
     _check_current_snapshot(location, metadata)
 
@@ -594,6 +600,29 @@ def _check_ids(location: str, metadata: EncryptedTableMetadata) -> None:
             if each in seen:
                 raise TamperedFileError(location, f"two {what} {str(each)[:_SHOWN]}: no writer of Iceberg does that")
             seen.add(each)
+
+
+def _check_columns(location: str, metadata: EncryptedTableMetadata) -> None:
+    for schema in metadata.schemas:
+        if (twice := id_of_two_columns(schema)) is not None:
+            raise TamperedFileError(
+                location, f"two columns of schema {schema.schema_id} have the id {twice}: no writer of Iceberg does that"
+            )
+        if (highest := max(field_ids(schema), default=0)) > metadata.last_column_id:
+            raise TamperedFileError(
+                location, f"last-column-id is {metadata.last_column_id}, but schema {schema.schema_id} has column {highest}"
+            )
+
+
+def id_of_two_columns(schema: Schema) -> int | None:
+    """Return a field id that two columns of a schema have; None where there is none."""
+    seen: set[int] = set()
+    for each in field_ids(schema):
+        # What protects the one, or gives it its name, would be looked up for the other.
+        if each in seen:
+            return each
+        seen.add(each)
+    return None
 
 
 def _check_ancestors(location: str, metadata: EncryptedTableMetadata) -> None:

@@ -71,7 +71,7 @@ from tablecrypt.keys.key_ring import EncryptedKey, KeyRing, copy_of, entries_wit
 from tablecrypt.keys.manager import KeySettings
 from tablecrypt.setting_kinds import check_values
 from tablecrypt.table._pyiceberg.transactions import TableMetadataUpdateContext, apply_table_update
-from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata, encrypted_metadata, has_column_keys
+from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata, encrypted_metadata, has_column_keys, id_of_two_columns
 from tablecrypt.table.protection.policy import check_policy
 
 _MOST_BUCKETS: Final = 2**31
@@ -380,7 +380,7 @@ def check_commit(before: TableMetadata, after: TableMetadata) -> None:
     _check_column_keys_keep_keks(before, after)
     check_policy(before, after)
     if after.current_schema_id != before.current_schema_id:
-        check_column_names(after.schema())
+        check_columns(after.schema())
     for spec_id, spec in after.specs().items():
         if spec_id not in before.specs():
             check_partition_numbers(spec)
@@ -389,8 +389,10 @@ def check_commit(before: TableMetadata, after: TableMetadata) -> None:
         raise PlaintextRefusedError(after.location, "statistics files would hold plaintext facts about the data beside an encrypted table")
 
 
-def check_column_names(schema: Schema) -> None:
-    """Refuse a column without a name, on whatever level: no file could be written. ConfigurationError: there is one."""
+def check_columns(schema: Schema) -> None:
+    """Refuse a column without a name, on whatever level: no file could be written; and two with one id. ConfigurationError: there are."""
+    if (twice := id_of_two_columns(schema)) is not None:
+        raise ConfigurationError(f"two columns of the schema have the field id {twice}: give each its own")
     if not all(field.name for field in index_by_id(schema).values()):
         raise ConfigurationError("the schema has a column with an empty name, which no file can hold: give it a name")
 

@@ -47,7 +47,7 @@ import pyarrow.parquet as pq
 from pyiceberg.io.pyarrow import ParquetFormatModel, bin_pack_arrow_table, pyarrow_to_schema, schema_to_pyarrow
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.partitioning import PartitionKey
-from pyiceberg.schema import Schema, sanitize_column_names
+from pyiceberg.schema import Schema, index_by_name, sanitize_column_names
 from pyiceberg.table import DOWNCAST_NS_TIMESTAMP_TO_US_ON_WRITE, TableProperties
 from pyiceberg.table.locations import LocationProvider
 from pyiceberg.table.metadata import TableMetadata
@@ -62,6 +62,7 @@ from tablecrypt.errors import ConfigurationError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.files.raw_output import RawContent
 from tablecrypt.iceberg_properties import ROW_GROUP_LIMIT
+from tablecrypt.keys.column_keys import ColumnPolicy
 from tablecrypt.manifests.records import FORMAT_VERSION, EncryptedDataFile, partition_values
 from tablecrypt.parquet.protected.hidden_column_writer import ProtectedField, ProtectedParquetWriter
 from tablecrypt.parquet.text_columns import rows_without_views
@@ -71,6 +72,7 @@ from tablecrypt.table.foreign_engines import location_provider
 from tablecrypt.table.lineage import lineage_columns, with_lineage, without_lineage, without_lineage_ids
 from tablecrypt.table.parquet_options import FileStatistics, dictionary_columns, parquet_writer_options, target_file_size
 from tablecrypt.table.partitions import rows_by_partition
+from tablecrypt.table.protection.policy import names_of_protected, protection_of_leaves, taken_names
 from tablecrypt.table.protection.writing import WriteProtection
 from tablecrypt.table.table_files import DataKeySource, delete_written
 
@@ -99,14 +101,15 @@ def write_data_files(
 
     Args:
         table_metadata: its current schema, partition spec, location and properties are used.
-        arrow: rows whose columns match the schema by name, or by field id where the Arrow schema has ids.
+        arrow: rows whose columns match the schema by name, or by field id where the Arrow schema has ids, which no names contradict.
         io: writes ciphertext only.
         keys: gives each file its DEK.
         write_uuid: part of every file name.
         counter: numbers the files of one write_uuid.
 
     Raises:
-        ConfigurationError: a table property that cannot be honoured. Nothing was written.
+        ConfigurationError: a table property that cannot be honoured, or field ids of the rows that contradict their names. Nothing was
+            written.
     """
     arrow = rows_without_views(arrow)
     size = target_file_size(table_metadata.properties)
@@ -126,6 +129,25 @@ def cuts_nanoseconds(schema: pa.Schema) -> bool:
     # Without nanoseconds it does not matter, and PyIceberg parses its file at each look.
     has_some = any("[ns" in str(each) for each in schema.types)
     return has_some and bool(Config().get_bool(DOWNCAST_NS_TIMESTAMP_TO_US_ON_WRITE))
+
+
+def _check_field_ids(table_metadata: TableMetadata, given: Schema) -> None:
+    """Check that rows with field ids have the names that the table gives these.
+
+    Raises:
+        ConfigurationError: a column has the name of another one.
+    """
+    own = index_by_name(table_metadata.schema())
+    # PyIceberg goes by the ids, users by the names: values of a protected column would lie in another one, under the table's key.
+    wrong = [name for name, field_id in index_by_name(given).items() if own.get(name, field_id) != field_id]
+    names, policy = names_of_protected(table_metadata), ColumnPolicy.from_properties(table_metadata.properties)
+    wrong += [each.name for each in taken_names(names, policy, protection_of_leaves(policy, given).items())]
+    if wrong:
+        raise ConfigurationError(
+            f"column {wrong[0]!r} of the rows has a field id (PARQUET:field_id) that is not the one of the table's column with that name: "
+            "the rows are another table's. Leave the ids out, so that columns are found by their names: "
+            "pa.schema([field.remove_metadata() for field in rows.schema])"
+        )
 
 
 def _writes(writer: DataFileWriter, table: pa.Table, size: int) -> Iterator[Callable[[], DataFile]]:
@@ -431,18 +453,20 @@ class DataFileWriter:
         lineage = lineage_columns(arrow_schema, schema)
         downcast_ns = cuts_nanoseconds(arrow_schema)
         file_schema = _file_schema(schema)
+        arrow_file_schema = pyarrow_to_schema(
+            without_lineage(arrow_schema, lineage),
+            name_mapping=schema.name_mapping,
+            downcast_ns_timestamp_to_us=downcast_ns,
+            format_version=FORMAT_VERSION,
+        )
+        _check_field_ids(table_metadata, arrow_file_schema)
         writer = cls(
             table_metadata=table_metadata,
             io=io,
             keys=keys,
             locations=location_provider(table_metadata),
             protection=protection,
-            arrow_file_schema=pyarrow_to_schema(
-                without_lineage(arrow_schema, lineage),
-                name_mapping=schema.name_mapping,
-                downcast_ns_timestamp_to_us=downcast_ns,
-                format_version=FORMAT_VERSION,
-            ),
+            arrow_file_schema=arrow_file_schema,
             file_schema=file_schema,
             lineage=lineage,
             statistics=FileStatistics.of(with_lineage(file_schema, lineage), properties),

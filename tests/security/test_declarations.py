@@ -157,6 +157,33 @@ def test_masks_are_not_believed_where_the_declaration_was_removed_too(both: Clie
     assert "SSN" in ssn(both.analyst)
 
 
+def test_a_column_that_was_dropped_comes_under_no_key_of_somebody_else(both: Clients, people: EncryptedTable) -> None:
+    """The clerk drops it, and has the properties say that it is his. The next reencrypt wrote it under his key, and no audit said so."""
+    with loaded(both.clerk).update_schema() as change:
+        change.delete_column("ssn")
+    updates, removals, match = BY_HAND["another master key"]
+    commit_by_hand(both.clerk, SetPropertiesUpdate(updates=updates))
+    assert not removals
+
+    with pytest.raises(KeyIdChangedError, match=match):
+        m.reencrypt(loaded(both.payroll))
+    assert _master_keys(both) == {COLUMN_KEY}
+    assert m.FindingKind.COLUMN_POLICY_CHANGED in {each.kind for each in m.audit(loaded(both.payroll)).findings}
+
+    # Whoever has the key declares, and what is gone from the schema is as it was.
+    declare(both.payroll, "column-keys", f"{COLUMN_KEY}: note")
+    properties = metadata_of(loaded(both.payroll)).properties
+    assert properties[f"{PREFIX}.key-id"] == COLUMN_KEY
+    assert f"{PREFIX}.former-key-id" not in properties
+    m.reencrypt(loaded(both.payroll))
+    assert _master_keys(both) == {COLUMN_KEY}
+
+
+def _master_keys(both: Clients) -> set[str | None]:
+    ring = metadata_of(loaded(both.payroll)).key_ring
+    return {ring.master_key_id(each) for each in ring.column_keys if each.field_id == SSN}
+
+
 def test_the_mask_null_needs_no_declaration(both: Clients, people: EncryptedTable) -> None:
     commit_by_hand(
         both.analyst, *(RemoveEncryptionKeyUpdate(key_id=each.key_id) for each in metadata_of(people).key_ring.column_declarations)

@@ -43,6 +43,11 @@ def _spec(metadata: dict[str, Any]) -> list[dict[str, Any]]:
     return metadata["partition-specs"][0]["fields"]  # type: ignore[no-any-return]
 
 
+def _add_column(metadata: dict[str, Any]) -> None:
+    _fields(metadata).append({"id": 9, "name": "new", "type": "long", "required": False})
+    metadata["last-column-id"] = 9
+
+
 def _swap_names(metadata: dict[str, Any]) -> None:
     _fields(metadata)[1]["name"], _fields(metadata)[2]["name"] = "city", "name"
 
@@ -64,7 +69,7 @@ EDITS: dict[str, Callable[[dict[str, Any]], object]] = {
     "names swapped": _swap_names,
     "column renamed": lambda metadata: _fields(metadata)[1].update(name="nom"),
     "column dropped": lambda metadata: _fields(metadata).pop(),
-    "column added": lambda metadata: _fields(metadata).append({"id": 9, "name": "new", "type": "long", "required": False}),
+    "column added": _add_column,
     "type": lambda metadata: _fields(metadata)[3].update(type="long"),
     "required": lambda metadata: _fields(metadata)[0].update(required=True),
     "default": lambda metadata: _fields(metadata)[0].update({"initial-default": 7}),

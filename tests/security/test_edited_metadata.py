@@ -169,6 +169,8 @@ CONTRADICTIONS: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
     "two snapshots": (lambda metadata: metadata["snapshots"].append(metadata["snapshots"][0]), "two snapshots"),
     "two keys": (lambda metadata: metadata["encryption-keys"].append(metadata["encryption-keys"][0]), "two encryption keys"),
     "two schemas": (lambda metadata: metadata["schemas"].append(metadata["schemas"][0]), "two schemas"),
+    "two columns": (lambda metadata: metadata["schemas"][0]["fields"][1].update(id=1), "two columns of schema 0 have the id 1"),
+    "a column to come": (lambda metadata: metadata.update({"last-column-id": 1}), "last-column-id is 1"),
     "two specs": (lambda metadata: metadata["partition-specs"].append(metadata["partition-specs"][0]), "two partition specs"),
     "before 1970": (lambda metadata: metadata["snapshots"][0].update({"timestamp-ms": -1}), "has the time -1 ms, which is no date"),
     "after 9999": (lambda metadata: metadata["snapshots"][1].update({"timestamp-ms": 253_402_300_800_000}), "which is no date"),

@@ -13,21 +13,23 @@ import uuid
 from collections.abc import Callable, Sequence
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 import pytest
 from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.schema import Schema
 from pyiceberg.table import ALWAYS_TRUE, DataScan
+from pyiceberg.table.update import AddSchemaUpdate, RemovePropertiesUpdate, SetCurrentSchemaUpdate, TableUpdate, update_table_metadata
 from pyiceberg.types import ListType, LongType, MapType, NestedField, StringType, StructType
 
 from tablecrypt import maintenance as m
-from tablecrypt.errors import ConfigurationError, KeyIdChangedError
+from tablecrypt.errors import ConfigurationError, KeyIdChangedError, TamperedFileError
 from tablecrypt.maintenance import FindingKind
 from tablecrypt.table.protection.policy import folded, names_of_protected
 from tablecrypt.table.snapshots import CommitOptions
 from tablecrypt.table.table import EncryptedTable
+from tablecrypt.table.updates import RemoveEncryptionKeyUpdate
 from tablecrypt_catalog import EncryptedSqlCatalog
 from tests.support.edited_metadata import put_as_next_version
 from tests.support.moved_names import EXCHANGED, MOVES, RENAMED_AND_ADDED, TEXT, Step, added, renamed, take
@@ -186,6 +188,17 @@ def test_two_columns_under_one_key_exchange_their_names_and_under_two_keys_they_
     assert both.payroll.load_table("db.people").schema() == people.schema()
 
 
+def test_columns_under_one_key_exchange_no_names_where_others_would_see_more_by_the_mask(both: Clients, people: EncryptedTable) -> None:
+    """The analyst renames, which takes no key. Who wrote by the names put the values behind the mask that shows them."""
+    declare(people, "pii: ssn, note", note="truncate(64)")
+    shown = rf"{TAKEN}.*shown to others by the mask truncate\(64\)"
+    with pytest.raises(ConfigurationError, match=shown), loaded(both.analyst).transaction() as transaction:
+        take(transaction, EXCHANGED)
+    declare(loaded(both.payroll), ssn="truncate(64)")
+    with loaded(both.analyst).transaction() as transaction:
+        take(transaction, EXCHANGED)
+
+
 def test_a_column_takes_a_name_in_the_transaction_that_declares_it(people: EncryptedTable) -> None:
     with people.transaction() as transaction:
         take(transaction, RENAMED_AND_ADDED)
@@ -229,6 +242,76 @@ def test_a_client_with_pins_refuses_a_former_key_that_somebody_else_brought(both
     assert loaded(both.payroll).properties[f"encryption.column.{SSN}.former-key-id"] == "fin"
     with pytest.raises(KeyIdChangedError, match=r"column with field id 2 .*may be under 'fin' in older files now.*accept_rollback"):
         loaded(pinned)
+
+
+@pytest.mark.usefixtures("people")
+def test_a_column_takes_no_name_by_the_field_id_of_another_one(both: Clients, tmp_path: Path) -> None:
+    """Right-holders wrote values into it, since names and keys are looked up by field id, where the other column was found."""
+    schema = metadata_of(loaded(both.analyst)).schema()
+    phone = schema.find_field("phones.element").field_id
+    fields = [each.model_copy(update={"field_id": phone}) if each.name == "ssn" else each for each in schema.fields]
+    named = Schema(*fields, schema_id=7)
+    updates = cast("tuple[TableUpdate, ...]", (AddSchemaUpdate(schema_=named), SetCurrentSchemaUpdate(schema_id=7)))
+
+    with pytest.raises(ConfigurationError, match=f"two columns of the schema have the field id {phone}"):
+        both.analyst.commit_table(loaded(both.analyst), (), updates)
+    put(both, tmp_path, json.loads(update_table_metadata(loaded(both.analyst).metadata, updates).model_dump_json()))
+    with pytest.raises(TamperedFileError, match=f"two columns of schema 7 have the id {phone}"):
+        loaded(both.payroll)
+
+
+@pytest.mark.parametrize("name", ["ssn", "SSN", "social"])
+def test_rows_give_a_name_to_no_other_column_by_their_field_ids(both: Clients, people: EncryptedTable, name: str) -> None:
+    """Rows of a file of another table have that one's ids. PyIceberg goes by them, and the values were in the clear in another column."""
+    with people.update_schema() as change:
+        change.rename_column("ssn", "social")
+    note = people.refresh().schema().find_field("note").field_id
+    rows = pa.table([["SSN-0003"]], schema=pa.schema([pa.field(name, pa.string(), metadata={"PARQUET:field_id": str(note)})]))
+
+    for given in (rows, rows.to_reader()):
+        with pytest.raises(ConfigurationError, match=rf"column '{name}' of the rows has a field id"):
+            loaded(both.payroll).append(given)
+    assert not any(b"SSN-0003" in found for found in opened_by_table_key(loaded(both.payroll)))
+
+    loaded(both.payroll).append(pa.Table.from_pylist([{"social": "SSN-0003", "note": "a note"}], schema=people.schema().as_arrow()))
+    assert loaded(both.payroll).scan("social = 'SSN-0003'").to_arrow()["note"].to_pylist() == ["a note"]
+
+
+@pytest.mark.parametrize("declared", [True, False])
+def test_the_name_of_a_dropped_column_does_not_go_with_its_properties(both: Clients, declared: bool) -> None:
+    """The analyst drops it and removes its properties past this package, with the engine write barrier; then others wrote its values."""
+    protected_table(both.payroll, appends=[ROWS], **{"encryption.column-keys": f"{COLUMN_KEY}: ssn"})
+    with loaded(both.analyst).update_schema() as change:
+        change.delete_column("ssn")
+    metadata = metadata_of(loaded(both.analyst))
+    names = [name for name in metadata.properties if name.startswith((f"encryption.column.{SSN}.", "write."))]
+    keys = [] if declared else [RemoveEncryptionKeyUpdate(key_id=each.key_id) for each in metadata.key_ring.column_declarations]
+    updates = cast("tuple[TableUpdate, ...]", (RemovePropertiesUpdate(removals=names), *keys))
+    both.analyst.commit_table(loaded(both.analyst), (), updates)
+    with loaded(both.analyst).update_schema() as change:
+        change.add_column("SSN", TEXT)
+
+    victim = loaded(both.payroll)
+    with pytest.raises(KeyIdChangedError, match=rf"'SSN' {TAKEN} 'ssn' \(field id 2, which was dropped\)"):
+        victim.append(ROWS.rename_columns(["id", "SSN", "note"]))
+    assert not any(b"SSN-0001" in found for found in opened_by_table_key(loaded(both.payroll)))
+    assert FindingKind.COLUMN_POLICY_CHANGED in {finding.kind for finding in m.audit(victim).findings}
+
+    declare(victim, f"{COLUMN_KEY}: SSN")
+    loaded(both.payroll).append(ROWS.rename_columns(["id", "SSN", "note"]))
+    assert not any(b"SSN-0001" in found for found in opened_by_table_key(loaded(both.payroll)))
+
+
+def test_the_name_of_a_dropped_column_is_freed_by_who_has_its_key(both: Clients) -> None:
+    protected_table(both.payroll, appends=[ROWS], **{"encryption.column-keys": f"{COLUMN_KEY}: ssn"})
+    with loaded(both.payroll).update_schema() as change:
+        change.delete_column("ssn")
+    names = [f"encryption.column.{SSN}.{each}" for each in ("key-id", "mask")]
+    loaded(both.payroll).transaction().remove_properties(*names, "write.format.default").commit_transaction()
+    with loaded(both.payroll).update_schema() as change:
+        change.add_column("ssn", TEXT)
+    loaded(both.payroll).append(ROWS)
+    assert FindingKind.COLUMN_POLICY_CHANGED not in {finding.kind for finding in m.audit(loaded(both.payroll)).findings}
 
 
 def put_snapshot_of_other_names(both: Clients, folder: Path) -> int:

@@ -22,7 +22,7 @@ from tablecrypt.keys.column_keys import ColumnPolicy
 from tablecrypt.table.protection.tags import parse_tags, tagged_columns, written_tags
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt_catalog import EncryptedSqlCatalog
-from tests.support.protected_tables import TABLE_KEY, Clients, clients, declare
+from tests.support.protected_tables import TABLE_KEY, Clients, clients, declare, loaded
 from tests.support.tables import metadata_of, new_table
 
 TAGS = {"encryption.column-tags": "pii: pii; secret: fin"}
@@ -136,6 +136,23 @@ def test_a_catalogs_tags_hold_for_tables_that_it_did_not_create(tmp_path: Path, 
     with tagging.load_table("db.people").update_schema() as change:
         change.add_column("ssn", StringType(), doc="#pii")
     assert keys(without.payroll.load_table("db.people")) == {"ssn": "pii"}
+
+
+def test_no_column_comes_under_the_key_that_somebody_else_has_given_to_a_catalogs_tag(both: Clients) -> None:
+    """The clerk has a tag stand for a key that he may use. The next column with the tag was his, and one that a declaration leaves out."""
+    table = created(both.payroll, schema("#pii", None))
+    loaded(both.clerk).transaction().set_properties({"encryption.column-tags": "pii: fin"}).commit_transaction()
+    disputed = r"tag that stands for 'fin' by the table's encryption.column-tags"
+    with pytest.raises(ConfigurationError, match=disputed), loaded(both.payroll).update_schema() as change:
+        change.add_column("ssn", StringType(), doc="#pii")
+    with pytest.raises(ConfigurationError, match=disputed):
+        declare(loaded(both.payroll), "pii: c3")
+    assert keys(table) == {"c2": "pii"}
+
+    loaded(both.payroll).transaction().set_properties(TAGS).commit_transaction()
+    with loaded(both.payroll).update_schema() as change:
+        change.add_column("ssn", StringType(), doc="#pii")
+    assert keys(table) == {"c2": "pii", "ssn": "pii"}
 
 
 def test_what_is_declared_wins_over_a_tag_and_what_is_left_out_of_a_declaration_stays_tagged(both: Clients) -> None:

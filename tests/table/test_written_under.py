@@ -54,6 +54,14 @@ def test_files_fit_a_table_whose_columns_they_hold_under_the_same_key_and_no_wea
     assert written(metadata, then).differs_from(metadata, sequence_number) == what
 
 
+def test_a_column_that_was_declared_keeps_them_out_when_somebody_drops_it_too(metadata: EncryptedTableMetadata) -> None:
+    then, without = written(metadata, None), Schema(*(each for each in metadata.schema().fields if each.field_id != SSN), schema_id=7)
+    dropped = metadata.model_copy(update={"schemas": [*metadata.schemas, without], "current_schema_id": 7})
+    assert then.differs_from(dropped, LATER) == "column 'ssn' was declared protected"
+    assert written(metadata, ProtectedColumn(SSN, "pii", ColumnMask("null"))).differs_from(dropped, LATER) is None
+    assert WrittenUnder.of(dropped).differs_from(dropped, LATER) is None
+
+
 def test_a_column_key_that_is_gone_keeps_the_files_out(metadata: EncryptedTableMetadata) -> None:
     gone = replace(WrittenUnder.of(metadata), column_keys=frozenset({"abc"}))
     with pytest.raises(StaleWriteError, match="column key abc was destroyed since the rows were written; nothing was committed") as refused:

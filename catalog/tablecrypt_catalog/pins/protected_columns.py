@@ -12,7 +12,8 @@ that the column has or had, and the former master key under which files may hold
     a former master key that was not there, or a later    refused: whoever may use that key could forge values
     `former-until` of one that was
     another column has a name of a protected one          refused, whoever did it: rows that are written by that name would hold it in the
-    and is not protected under the same key               clear. The names that a pin knows never become fewer, whatever metadata says
+    and is not protected under the same key, or has       clear, or behind that mask. The names that a pin knows never become fewer,
+    another mask that files store                         whatever metadata says
     a column more, the mask `null` or `error`, `since`    accepted: they reveal nothing more
     or `former-until` smaller or gone, a former key gone,
     a name more
@@ -40,7 +41,7 @@ from tablecrypt._parsed_json import problem_of
 from tablecrypt.errors import ConfigurationError, FormatError
 from tablecrypt.keys.column_keys import COLUMN_PREFIX, ColumnMask, ColumnPolicy, ProtectedColumn
 from tablecrypt.keys.former_keys import FormerKey
-from tablecrypt.table.protection.policy import Leaves, keys_of_leaves, names_of_protected, taken_names
+from tablecrypt.table.protection.policy import Leaves, names_of_protected, protection_of_leaves, taken_names
 
 P = TypeVar("P")
 StoredColumn = (
@@ -92,7 +93,7 @@ def columns_of(metadata: TableMetadata) -> Mapping[int, PinnedColumn]:
 
     # A schema that was accepted on purpose, or at first sight, can be loaded: else nobody could rename what took the name. Whoever reads
     # or writes the table is told.
-    lost = {(each.owner, each.owned) for each in taken_names(names, policy, keys_of_leaves(policy, metadata.schema()).items())}
+    lost = {(each.owner, each.owned) for each in taken_names(names, policy, protection_of_leaves(policy, metadata.schema()).items())}
     names = {field_id: frozenset(name for name in known if (field_id, name) not in lost) for field_id, known in names.items()}
 
     return {
@@ -111,7 +112,7 @@ def leaves_of(metadata: TableMetadata) -> Leaves:
         policy = ColumnPolicy.from_properties(metadata.properties)
     except ConfigurationError:
         return {}
-    return keys_of_leaves(policy, metadata.schema()) if policy else {}
+    return protection_of_leaves(policy, metadata.schema()) if policy else {}
 
 
 def columns_as_text(columns: Mapping[int, PinnedColumn]) -> str:
@@ -219,7 +220,8 @@ def taken(before: Mapping[int, PinnedColumn], now: Mapping[int, PinnedColumn], l
     names = {field_id: each.names for field_id, each in before.items() if each.names and field_id in now}
     for each in taken_names(names, ColumnPolicy(now), leaves.items()):
         key_id = now[each.owner].column_key_id
-        return each.owner, f"has or had the name {each.owned!r}, and column {each.name!r}, which is not under {key_id!r}, takes it"
+        why = f"is not under {key_id!r}" if each.mask is None else f"is masked by {each.mask}"
+        return each.owner, f"has or had the name {each.owned!r}, and column {each.name!r}, which {why}, takes it"
     return None
 
 

@@ -79,6 +79,7 @@ from tablecrypt.parquet.protected.hidden_column_rewriting import RewrittenFile, 
 from tablecrypt.parquet.protected.hidden_columns import hidden_name
 from tablecrypt.parquet.protected.protected_layout import StoredHiddenColumns
 from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata
+from tablecrypt.table.protection.authenticated import check_declared
 from tablecrypt.table.protection.policy import column_keys, policy_of
 from tablecrypt.table.protection.stored_masks import replacement_of
 from tablecrypt.table.protection.writing import fields_left_out
@@ -183,6 +184,8 @@ class ProtectedFiles(FilesToReencrypt):
             else:
                 self._maker.pending.bring_nothing_with(prefix)
 
+        # Those too that were dropped, which no write of rows looks at: whoever may commit could have put them under another key.
+        check_declared(self._metadata, self._table.io, wanted, writing=False)
         self._keys.generate(sorted(wanted), secrets.token_bytes(16))
         for field_id in sorted(wanted):
             if self._written[field_id].mask.needs_key:

@@ -6,16 +6,17 @@
     there is none, the properties name a stored mask, and values are written     KeyIdChangedError
     this user may not use the master key                                         nothing: he relies on pins
     another column of the schema has a name that one declares, files are         KeyIdChangedError: earlier schemas may have been taken out,
-    written, and that column is not under the same key (policy.py)               in which the name would be seen
+    written, and that column is not under the same key (policy.py)               in which the name would be seen, or the properties of a
+                                                                                 column that was dropped
 
 keys/column_declarations.py says what a declaration is and allows, declaring.py who writes one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from itertools import chain
-from typing import Final, cast
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Final
 
 from pyiceberg.table.metadata import TableMetadata
 
@@ -23,11 +24,11 @@ from tablecrypt.errors import ColumnKeyDeniedError, KeyIdChangedError, KmsAccess
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.keys.column_declarations import FORMER, KEY, MASK, PROTECTION, SINCE, UNTIL, ColumnDeclaration, Declarations, weakened
 from tablecrypt.keys.column_key_ring import ColumnKeyMaker
-from tablecrypt.keys.column_keys import COLUMN_PREFIX, DECLARED_KEYS, DECLARED_MASK_PREFIX, ColumnPolicy
+from tablecrypt.keys.column_keys import COLUMN_PREFIX, DECLARED_KEYS, DECLARED_MASK_PREFIX, ColumnPolicy, ProtectedColumn
 from tablecrypt.keys.column_lookup import KeyedColumn
 from tablecrypt.keys.key_ring import KeyRing
 from tablecrypt.table.metadata import EncryptedTableMetadata
-from tablecrypt.table.protection.policy import folded, keys_of_leaves, taken_message, taken_names
+from tablecrypt.table.protection.policy import folded, protection_of_leaves, taken_message, taken_names
 from tablecrypt.table.table_files import TableFileIO
 
 _PROPERTY_OF: Final = {PROTECTION: "key-id", KEY: "key-id", MASK: "mask", SINCE: "since", FORMER: "former-key-id", UNTIL: "former-until"}
@@ -52,7 +53,8 @@ def check_declared(metadata: TableMetadata, io: EncryptingFileIO, field_ids: Ite
         for field_id in _protected(metadata, field_ids):
             _check_column(metadata, io.manager.columns, field_id, writing)
         if writing:
-            _check_declared_names(metadata, io)
+            for error in _names_taken(metadata, io.manager.columns).values():
+                raise error
 
 
 def undeclared_columns(
@@ -63,33 +65,50 @@ def undeclared_columns(
     Args:
         metadata: the table's.
         maker: opens column keys.
-        field_ids: the columns; None for all of the current schema that are or were protected.
+        field_ids: the columns; None for all that are or were protected, those that were dropped too.
 
     Raises:
         KmsError: the KMS failed, and not by refusing a key.
     """
     found: dict[int, KeyIdChangedError] = {}
-    for field_id in _protected(metadata, field_ids) if isinstance(metadata, EncryptedTableMetadata) else ():
-        try:
-            _check_column(cast("EncryptedTableMetadata", metadata), maker, field_id, writing=True)
-        except KeyIdChangedError as error:
-            found[field_id] = error
-        except TablecryptError as error:
-            # A key service that fails says nothing of any column: an audit without these findings would look like a clean one.
-            if isinstance(error, KmsError) and not isinstance(error, KmsAccessDeniedError):
-                raise
-            continue  # keys that do not open are told of where they are used
+    if not isinstance(metadata, EncryptedTableMetadata):
+        return found
 
+    present = metadata.schema().field_ids
+    for field_id in _protected(metadata, field_ids, with_dropped=True):
+        with _unless_keys_do_not_open():
+            try:
+                _check_column(metadata, maker, field_id, writing=field_id in present)
+            except KeyIdChangedError as error:
+                found[field_id] = error
+
+    if field_ids is None:
+        with _unless_keys_do_not_open():
+            found = {**_names_taken(metadata, maker), **found}
     return found
 
 
-def _protected(metadata: EncryptedTableMetadata, field_ids: Iterable[int] | None = None) -> list[int]:
-    """The columns of the current schema that are or were protected."""
-    policy = ColumnPolicy.from_properties(metadata.properties)
+@contextmanager
+def _unless_keys_do_not_open() -> Iterator[None]:
+    try:
+        yield
+    except TablecryptError as error:
+        # A key service that fails says nothing of any column: an audit without these findings would look like a clean one.
+        if isinstance(error, KmsError) and not isinstance(error, KmsAccessDeniedError):
+            raise
+        # keys that do not open are told of where they are used
+
+
+def _protected(metadata: EncryptedTableMetadata, field_ids: Iterable[int] | None = None, *, with_dropped: bool = False) -> list[int]:
+    """Those of the columns that are or were protected; without field ids, of the current schema, and with those that were dropped."""
+    policy, present = ColumnPolicy.from_properties(metadata.properties), metadata.schema().field_ids
+    named = {*policy.columns, *policy.former}
     # By its keys as well: a column whose properties were removed stays among those that are checked.
-    known = {*policy.columns, *policy.former, *(entry.field_id for entry in metadata.key_ring.column_keys)}
-    wanted = known if field_ids is None else known.intersection(field_ids)
-    return sorted(field_id for field_id in wanted if metadata.schema().find_column_name(field_id) is not None)
+    known = {*named, *(entry.field_id for entry in metadata.key_ring.column_keys)}
+    if field_ids is not None:
+        return sorted(known.intersection(field_ids))
+    # Of a dropped column without properties, `_names_taken` says what matters: nobody writes it.
+    return sorted(each for each in known if each in present or (with_dropped and each in named))
 
 
 def _check_column(metadata: EncryptedTableMetadata, maker: ColumnKeyMaker, field_id: int, writing: bool) -> None:
@@ -105,17 +124,42 @@ def _check_column(metadata: EncryptedTableMetadata, maker: ColumnKeyMaker, field
         raise _undeclared(ring, stated)
 
 
-def _check_declared_names(metadata: EncryptedTableMetadata, io: TableFileIO) -> None:
+def _names_taken(metadata: EncryptedTableMetadata, maker: ColumnKeyMaker) -> dict[int, KeyIdChangedError]:
+    """Return the protected columns of which another column has a name that somebody with their keys has declared, by field id."""
     policy, schema = ColumnPolicy.from_properties(metadata.properties), metadata.schema()
-    # Names belong to columns that the properties protect. Where they were removed, `_check_column` has said so.
-    if not policy:
-        return
+    declarations = Declarations(maker, metadata.key_ring, str(metadata.table_uuid))
+    owners, names = dict(policy.columns), dict[int, frozenset[str]]()
 
-    declarations = Declarations(io.manager.columns, metadata.key_ring, str(metadata.table_uuid))
-    declared = {field_id: chain.from_iterable(declarations.newest(field_id).values()) for field_id in policy.columns}
-    names = {field_id: frozenset(folded(name) for each in found for name in each.names) for field_id, found in declared.items()}
-    for taken in taken_names(names, policy, keys_of_leaves(policy, schema).items()):
-        raise KeyIdChangedError(taken_message(taken, policy.columns[taken.owner].column_key_id, schema))
+    for field_id in sorted({*owners, *(entry.field_id for entry in metadata.key_ring.column_keys)}):
+        found = declarations.newest(field_id)
+        declared = {name for newest in found.values() for each in newest for name in each.names}
+        # Whoever may commit can drop a column and remove its properties. Its name would go with them, and others write by names.
+        if not policy.master_keys(field_id):
+            if (column := _still_protected(field_id, found)) is None:
+                continue
+            owners[field_id] = column
+            declared |= {name for each in metadata.schemas if (name := each.find_column_name(field_id)) is not None}
+        names[field_id] = frozenset(map(folded, declared))
+
+    return {
+        taken.owner: KeyIdChangedError(
+            taken_message(taken, owners[taken.owner].column_key_id, schema, is_stated=taken.owner in policy.columns)
+        )
+        for taken in taken_names(names, ColumnPolicy(owners), protection_of_leaves(policy, schema).items())
+    }
+
+
+def _still_protected(field_id: int, found: Mapping[str, tuple[ColumnDeclaration, ...]]) -> ProtectedColumn | None:
+    """Return how a column is protected that no property names; None where somebody with its keys has said that it is no more.
+
+    Who removes the properties through tablecrypt leaves such a declaration. So where there is none, somebody has removed both.
+    """
+    for master_key_id, newest in found.items():
+        if not newest:
+            return ProtectedColumn(field_id, master_key_id)
+        if all(each.column is not None for each in newest):
+            return newest[0].column
+    return None
 
 
 def _is_missing(

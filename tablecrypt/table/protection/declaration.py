@@ -42,7 +42,7 @@ from tablecrypt.keys.manager import EncryptionManager
 from tablecrypt.kms.resilient import wrap_unopened
 from tablecrypt.table.protection.exposed_values import ShownPartitions
 from tablecrypt.table.protection.policy import check_sizes
-from tablecrypt.table.protection.tags import tagged_columns, tags_of
+from tablecrypt.table.protection.tags import check_undisputed, tagged_columns, tags_of
 from tablecrypt.table.protection.write_barrier import METRICS_PREFIX, WRITE_BARRIER, barrier_properties
 
 logger = logging.getLogger(__name__)
@@ -146,10 +146,19 @@ def declared_by_update(metadata: TableMetadata, updates: Mapping[str, Any], of_c
         return Declaration(given)
 
     tags = tags_of(of_catalog, {**metadata.properties, **given})
+    _check_tags(metadata, of_catalog, given)
     declaration = _declared(metadata.properties, given, metadata.schema(), _last_sequence_number(metadata), tags)
     _log_unreached(metadata, ColumnPolicy.from_properties({**_without(metadata.properties, declaration.removals), **declaration.updates}))
 
     return declaration
+
+
+def _check_tags(metadata: TableMetadata, of_catalog: Mapping[str, Any], given: Mapping[str, str] = NOTHING) -> None:
+    schema, earlier = metadata.schema(), ColumnPolicy.from_properties(metadata.properties)
+    declared = _unchanged(earlier, schema)
+    if DECLARED_KEYS in given:
+        declared = {_field(schema, name): key_id for name, key_id in parse_column_keys(given[DECLARED_KEYS]).items()}
+    check_undisputed(schema, of_catalog, metadata.properties, declared, given)
 
 
 def declared_by_schema(metadata: TableMetadata, of_catalog: Mapping[str, Any]) -> dict[str, str]:
@@ -165,6 +174,7 @@ def declared_by_schema(metadata: TableMetadata, of_catalog: Mapping[str, Any]) -
         ConfigurationError: tags cannot be read, or contradict each other.
     """
     tags = tags_of(of_catalog, metadata.properties)
+    _check_tags(metadata, of_catalog)
     policy = ColumnPolicy.from_properties(metadata.properties, metadata.schema())
     is_tagged = bool(tagged_columns(metadata.schema(), tags, policy.columns))
     if not is_tagged and not policy:

@@ -12,7 +12,8 @@
 The first declaration in a copy that somebody made without the column's key makes the copy's column keys its own.
 
 A column whose properties somebody has changed past its declaration is not declared anew by the way: what the user names counts, by
-encryption.column-mask.<column> and encryption.column-keys. The latter also takes away a former master key and a `since` of somebody else.
+encryption.column-mask.<column> and encryption.column-keys. The latter also takes away a former master key and a `since` of somebody else,
+and restores the master key and the mask of a column that was dropped.
 
 Raises ColumnKeyDeniedError where a proof is missing, and KeyIdChangedError for such a column; nothing was changed.
 """
@@ -218,8 +219,16 @@ class _Change:
         return _names(self.after, self.new.field_id)
 
     @property
+    def is_dropped(self) -> bool:
+        """Whether the schema does not have the column any more."""
+        return self.after.schema().find_column_name(self.new.field_id) is None
+
+    @property
     def allowed(self) -> set[str]:
         """In which respects the user has said himself what is to be."""
+        # Nobody can name it, and so say otherwise than what was declared: see `_restored`.
+        if self.is_dropped:
+            return {KEY, PROTECTION, MASK, SINCE, FORMER, UNTIL} if DECLARED_KEYS in self.given else set()
         names = {f"{DECLARED_MASK_PREFIX}{name}" for name in self.names}
         return ({MASK} if names & self.given else set()) | (
             {KEY, PROTECTION, SINCE, FORMER, UNTIL} if DECLARED_KEYS in self.given else set()
@@ -230,6 +239,11 @@ class _Change:
         # Before anything is encrypted under the column's key: what an attacker put into the properties must not be made authentic.
         self._check_unchanged_before()
         new, restored = self._restored()
+        # What somebody else had said of a column that was dropped is neither proved nor declared: it was as it is again.
+        change = replace(self, old=new, new=new) if restored and self.is_dropped else self
+        return DeclarationChanges(*change._declared(ring, new), restored)
+
+    def _declared(self, ring: KeyRing, new: ColumnDeclaration) -> tuple[tuple[EncryptedKey, ...], tuple[str, ...]]:
         declaration = self._declaration(new)
         declarations = Declarations(self.maker, ring, str(self.after.table_uuid))
         column_keys = declarations.column_keys(new.field_id)
@@ -247,7 +261,7 @@ class _Change:
             added += [*made, *taken, sealed(declaration, key_id, key, str(self.after.table_uuid), self.maker.random)]
             removed += [each.key_id for each in (*declarations.entries(new.field_id, known), *taken)]
 
-        return DeclarationChanges(tuple(added), tuple(removed), restored)
+        return tuple(added), tuple(removed)
 
     def _taken_over(self, ring: KeyRing, master_key_id: str) -> list[EncryptedKey]:
         """Return the keys that a copy has from the table that it was made of, as its own: rule 4 of column_declarations.py."""
@@ -282,6 +296,10 @@ class _Change:
         wrong = {respect for each in self._known for respect in weakened(each, self.old).keys() & weakened(each, self.new).keys()}
         new, prefix = self.new, f"{COLUMN_PREFIX}{self.new.field_id}"
         restored: dict[str, str | None] = {}
+        if self.is_dropped and wrong & {KEY, MASK}:
+            column = self._declared_column()
+            new = replace(new, column=column)
+            restored |= {f"{prefix}.key-id": column.column_key_id, f"{prefix}.mask": str(column.mask)}
         if FORMER in wrong:
             new = replace(new, former={})
             names = (f"{prefix}.former-key-id", f"{prefix}.former-until")
@@ -297,6 +315,14 @@ class _Change:
             restored[f"{prefix}.since"] = None if since is None else str(since)
 
         return new, restored
+
+    def _declared_column(self) -> ProtectedColumn:
+        """Return how a column that was dropped is protected. KeyIdChangedError: declarations under two master keys say two things."""
+        columns = {each.column for each in self._known if each.column is not None}
+        # Whoever has another master key may have declared it his, under that key.
+        if len(columns) != 1:
+            raise changed_error(self.after.key_ring, self.old, weakened(self._known[0], self.old) or {KEY: "is declared in two ways"})
+        return columns.pop()
 
     def _ends(self, new: ColumnDeclaration, *, is_changed: bool) -> dict[str, int]:
         """Return until when former master keys count: as the properties say, unless somebody else has changed that, or they do not."""

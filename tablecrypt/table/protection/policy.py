@@ -36,10 +36,11 @@ would hold protected values in the clear, and nobody would notice.
     name     the names of the structs around a column and its own, with dots between them: `person.email`. Elements, keys and values of
              lists and maps add nothing, so that what lies in person: list<struct<email>> has that name too
     taken    a column of the current schema, with no columns in it, has a name that a protected column has or had in any schema of the
-             metadata, as `folded` compares them, and is not protected under the same master key. So has one whose name goes on where the
-             other ends, or ends earlier: `ssn.number` holds what ssn held, and `person` of type string what person.email held
+             metadata, as `folded` compares them, and is not protected under the same master key, or is with another mask that files store.
+             So has one whose name goes on where the other ends, or ends earlier: `ssn.number` holds what ssn held, and `person` of type
+             string what person.email held
 
-A protected column may be renamed, and renamed back; two under one master key may exchange their names.
+A protected column may be renamed, and renamed back; two under one master key whose masks show as much may exchange their names.
 
 Where another engine has committed a schema with a taken name, or somebody has edited the metadata:
 
@@ -68,7 +69,7 @@ from pyiceberg.types import IcebergType, ListType, MapType, StructType
 
 from tablecrypt import properties as names
 from tablecrypt.errors import ColumnKeyDeniedError, ConfigurationError, KeyIdChangedError
-from tablecrypt.keys.column_keys import ColumnKeys, ColumnPolicy, ProtectedColumn, is_from_before
+from tablecrypt.keys.column_keys import ColumnKeys, ColumnMask, ColumnPolicy, ProtectedColumn, is_from_before
 from tablecrypt.keys.former_keys import FormerKey
 from tablecrypt.keys.key_ring import KeyRing
 from tablecrypt.keys.nested_columns import ancestors, covering
@@ -87,8 +88,8 @@ LEAST: Final[Mapping[str, int]] = {
 """By property, the smallest value in a table with protected columns (rule 6)."""
 Names = Mapping[int, frozenset[str]]
 """Names as compared, by field id."""
-Leaves = Mapping[int, tuple[str, str | None]]
-"""The name of a column without columns in it, as users write it, and the master key that it is protected under, by field id."""
+Leaves = Mapping[int, tuple[str, ProtectedColumn | None]]
+"""The name of a column without columns in it, as users write it, and how it is protected, by field id."""
 _CAPITAL_I_WITH_DOT: Final = "\u0130"
 
 
@@ -327,12 +328,14 @@ class TakenName:
         name: of the other column, as users write it.
         owned: the name that belongs to the protected column, as compared.
         owner: field id of the protected column.
+        mask: of the other column where that is under the same key; None where it is not.
     """
 
     taker: int
     name: str
     owned: str
     owner: int
+    mask: ColumnMask | None = None
 
 
 def folded(name: str) -> str:
@@ -366,32 +369,40 @@ def names_of_protected(metadata: TableMetadata) -> dict[int, frozenset[str]]:
     return {field_id: frozenset(names) for field_id, names in sorted(found.items())}
 
 
-def keys_of_leaves(policy: ColumnPolicy, schema: Schema) -> Leaves:
+def protection_of_leaves(policy: ColumnPolicy, schema: Schema) -> Leaves:
     """Return the columns of a schema that have no columns in them. Arguments: the table's policy, and the schema."""
     protected = covering(policy.columns, schema)
-    return {
-        field_id: (name, protected[field_id].column_key_id if field_id in protected else None)
-        for field_id, name, is_leaf in _named_fields(schema)
-        if is_leaf
-    }
+    return {field_id: (name, protected.get(field_id)) for field_id, name, is_leaf in _named_fields(schema) if is_leaf}
 
 
-def taken_names(names: Names, policy: ColumnPolicy, leaves: Iterable[tuple[int, tuple[str, str | None]]]) -> Iterator[TakenName]:
+def taken_names(
+    names: Names, policy: ColumnPolicy, leaves: Iterable[tuple[int, tuple[str, ProtectedColumn | None]]]
+) -> Iterator[TakenName]:
     """Yield each name that was taken.
 
     Args:
         names: that belong to protected columns.
         policy: the table's, with columns that were dropped.
-        leaves: of the current schema, as the items of `keys_of_leaves`.
+        leaves: of the current schema, as the items of `protection_of_leaves`.
     """
-    compared = [(taker, name, folded(name), key) for taker, (name, key) in leaves]
+    compared = [(taker, name, folded(name), protection) for taker, (name, protection) in leaves]
     for owner, belonging in names.items():
         if (column := policy.columns.get(owner)) is None:
             continue
         for owned in sorted(belonging):
-            # What lies in the protected column, or is it, is under the very same key.
-            others = (each for each in compared if each[-1] != column.column_key_id)
-            yield from (TakenName(taker, name, owned, owner) for taker, name, own, _ in others if _meet(own, owned))
+            others = (each for each in compared if not _is_as_protected(each[-1], column))
+            yield from (TakenName(taker, name, owned, owner, _mask(by, column)) for taker, name, own, by in others if _meet(own, owned))
+
+
+def _is_as_protected(taker: ProtectedColumn | None, owner: ProtectedColumn) -> bool:
+    if taker is None or taker.column_key_id != owner.column_key_id:
+        return False
+    # What lies in the protected column, or is it, is protected with it. Another one may show to everybody what this one does not.
+    return taker.field_id == owner.field_id or not taker.mask.is_stored or taker.mask == owner.mask
+
+
+def _mask(taker: ProtectedColumn | None, owner: ProtectedColumn) -> ColumnMask | None:
+    return taker.mask if taker is not None and taker.column_key_id == owner.column_key_id else None
 
 
 def check_names(metadata: TableMetadata, touched: Container[int] | None = None) -> None:
@@ -408,7 +419,7 @@ def check_names(metadata: TableMetadata, touched: Container[int] | None = None) 
         return
 
     policy, schema = ColumnPolicy.from_properties(metadata.properties), metadata.schema()
-    leaves = keys_of_leaves(policy, schema)
+    leaves = protection_of_leaves(policy, schema)
     for taken in taken_names(names, policy, leaves.items()):
         # Right-holders may have written values of the protected column into the other one, and anybody may have put his own there: neither
         # column is what its name says. The others are.
@@ -442,7 +453,7 @@ def check_names_in(metadata: TableMetadata, snapshot: Snapshot, columns: Schema)
         for owner, owned in names_of_protected(metadata).items()
         if owner in policy.columns and not is_from_before(policy.columns[owner].since, snapshot.sequence_number)
     }
-    for taken in taken_names(names, policy, keys_of_leaves(policy, columns).items()):
+    for taken in taken_names(names, policy, protection_of_leaves(policy, columns).items()):
         raise ConfigurationError(
             f"snapshot {snapshot.snapshot_id} has schema {snapshot.schema_id}, in which {taken.name!r} is the column with field id "
             f"{taken.taker}: the name {taken.owned!r} belongs to the protected column with field id {taken.owner}, and whoever committed "
@@ -463,13 +474,26 @@ def _mapped_names(metadata: TableMetadata) -> Iterator[tuple[int, str]]:
                 waiting.append((f"{around}{name}.", column.fields))
 
 
-def taken_message(taken: TakenName, master_key_id: str, schema: Schema) -> str:
-    """Return one line about a name that was taken."""
+def taken_message(taken: TakenName, master_key_id: str, schema: Schema, *, is_stated: bool = True) -> str:
+    """Return one line about a name that was taken.
+
+    Args:
+        taken: the name.
+        master_key_id: of the protected column.
+        schema: the table's.
+        is_stated: whether properties say how the protected column is protected, and could be removed.
+    """
     now = schema.find_column_name(taken.owner)
     owner = f"which is {now!r} now" if now is not None else "which was dropped"
-    free = "" if now is not None else f", or remove encryption.column.{taken.owner}.key-id if it is to be readable"
+    free = "" if now is not None or not is_stated else f", or remove encryption.column.{taken.owner}.key-id if it is to be readable"
+    takes = f"column {taken.name!r} takes the name of the protected column {taken.owned!r} (field id {taken.owner}, {owner}): values that "
+    if taken.mask is not None:
+        return (
+            f"{takes}somebody writes by that name would be shown to others by the mask {taken.mask}. Give both the same mask or "
+            f"{taken.name!r} the mask null in the same transaction (encryption.column-mask.{taken.name}), or rename it{free}"
+        )
     return (
-        f"column {taken.name!r} takes the name of the protected column {taken.owned!r} (field id {taken.owner}, {owner}): values that "
+        f"{takes}"
         f"somebody writes by that name would not be under {master_key_id!r}. Declare {taken.name!r} under that key in the same transaction "
         f"(encryption.column-keys), or rename it{free}"
     )

@@ -4,14 +4,14 @@
     doc of a column        = "Social security number #pii"          the column is under alias/pii
 
 A tag begins with # at the beginning of the text or after a space, and consists of letters, digits, - and _. Case makes no difference. A
-catalog's tags are copied into each table that it creates, so that other clients of the table know them; where both give a tag a key, the
-table's counts.
+catalog's tags are copied into each table that it creates, so that other clients of the table know them. Where the two give a tag different
+keys, no column is put under either: the table's may be those of whoever could commit, and the catalog's are the client's own.
 
 A tagged column is protected from the moment that it is tagged or the tag gets a key: at creation, with a change of the schema, with a
 change of the property. A column that `encryption.column-keys` names is under the key named there. Taking the tag out of the text removes no
 protection.
 
-Raises ConfigurationError: the property cannot be read, or a column has tags of several master keys.
+Raises ConfigurationError: the property cannot be read, a column has tags of several master keys, or the key of a tag is disputed.
 """
 
 from __future__ import annotations
@@ -56,6 +56,31 @@ def tags_of(*properties: Mapping[str, Any]) -> dict[str, str]:
     for each in properties:
         merged |= parse_tags(names.COLUMN_TAGS.read(each))
     return merged
+
+
+def check_undisputed(
+    schema: Schema, of_catalog: Mapping[str, Any], of_table: Mapping[str, Any], declared: Collection[int], given: Mapping[str, Any]
+) -> None:
+    """Check that a catalog and a table mean the same by the tags of columns that a change protects by them.
+
+    Args:
+        schema: the table's.
+        of_catalog: the catalog's properties.
+        of_table: the table's properties.
+        declared: field ids of columns that have a master key without their tags.
+        given: the properties that the user sets, whose tags nobody else has put there.
+
+    Raises:
+        ConfigurationError: they do not.
+    """
+    own, stored, said = tags_of(of_catalog), tags_of(of_table), tags_of(given)
+    disputed = {tag: key_id for tag, key_id in stored.items() if tag not in said and own.get(tag, key_id) != key_id}
+    for field_id, key_id in tagged_columns(schema, disputed, declared).items():
+        raise ConfigurationError(
+            f"column {schema.find_column_name(field_id)!r} has a tag that stands for {key_id!r} by the table's {names.COLUMN_TAGS.name}, "
+            "and for another master key by this catalog's: somebody changed one of them. Set it for the table to what it is to be, or name "
+            f"the column in {names.COLUMN_KEYS.name}"
+        )
 
 
 def written_tags(tags: Mapping[str, str]) -> str:

@@ -10,7 +10,7 @@ long values are and which are null; a file that has them was not written here.
 A change of properties or keys between the two moves no branch: no requirement of Iceberg's notices it.
 
     since the files were written                     the commit
-    a column was declared                            refused: they hold it under the table's key
+    a column was declared, also if it was dropped    refused: they hold it under the table's key
     a column has another master key                  refused: who may use the former one could read them
     a column has another mask, and they store one    refused: they show more, or something else, than they are to
     a column key is gone                             refused: nobody could read the column in them
@@ -187,9 +187,10 @@ class WrittenUnder:
             return f"column key {gone[0]} was destroyed"
 
         schema = metadata.schema()
-        for column in ColumnPolicy.from_properties(metadata.properties, schema).columns.values():
-            name = str(schema.find_column_name(column.field_id))
-            if (what := self._difference(column, name, sequence_number)) is not None:
+        for column in ColumnPolicy.from_properties(metadata.properties).columns.values():
+            # One that somebody has dropped since is in the files all the same, readable as they were written.
+            name = schema.find_column_name(column.field_id) or self.schema.find_column_name(column.field_id)
+            if name is not None and (what := self._difference(column, name, sequence_number)) is not None:
                 return f"column {name!r} {what}"
 
         return None

@@ -218,6 +218,8 @@ def test_reads_go_by_options_then_the_session_then_the_table() -> None:
     assert not ReadSettings.of(request({}, **{"aggregate-push-down.enabled": "false"}), {}).asks_manifests
     with pytest.raises(ConfigurationError, match="locality=true is not supported"):
         ReadSettings.of(request({"locality": "true"}), {})
+    with pytest.raises(ConfigurationError, match=r"encryption.masked-reads is no option of a read or write"):
+        ReadSettings.of(request({"encryption.masked-reads": "error"}), {})
 
 
 def test_options_are_read_without_case_and_snapshot_properties_keep_theirs() -> None:
@@ -235,7 +237,7 @@ def test_options_are_read_without_case_and_snapshot_properties_keep_theirs() -> 
 
 @pytest.mark.parametrize(
     "options",
-    [{"write-format": "avro"}, {"validate-from-snapshot-id": "3"}, {"isolation-level": "chaos"}],
+    [{"write-format": "avro"}, {"validate-from-snapshot-id": "3"}, {"isolation-level": "chaos"}, {"Encryption.column-keys": "pii: ssn"}],
     ids=str,
 )
 def test_options_that_would_change_what_is_checked_or_written_are_refused(options: dict[str, str]) -> None:

@@ -11,7 +11,7 @@ dashes or in camel case. Values that ask for something that does not happen here
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -157,6 +157,28 @@ def option_names(given: Mapping[str, Any], known: Mapping[str, str]) -> dict[str
     Args:
         given: by name, as the read or write has them.
         known: by folded name, how it is spelt.
+
+    Raises:
+        ConfigurationError: one is how to encrypt.
     """
+    refuse_encryption(given)
     lower = {name.lower(): str(value) for name, value in given.items()}
     return {known.get(folded(name), name): value for name, value in sorted(lower.items(), key=lambda each: each[0] in known.values())}
+
+
+def refuse_encryption(given: Iterable[str]) -> None:
+    """Refuse options that say how to encrypt: properties of tables and catalogs do, and Spark hands an option on to neither.
+
+    Args:
+        given: the names of options, as the read or write has them.
+
+    Raises:
+        ConfigurationError: there is one.
+    """
+    for name in given:
+        # Passed over, the option `encryption.column-keys` of a new table would leave its columns under the table's key.
+        if name.lower().startswith("encryption."):
+            raise ConfigurationError(
+                f"{name} is no option of a read or write: as a property of a new table it is set by tableProperty() or TBLPROPERTIES, of a "
+                "table that exists by ALTER TABLE … SET TBLPROPERTIES, and of a catalog where that is configured"
+            )

@@ -30,6 +30,7 @@ from tablecrypt.spark.sql.messages import OptionsRequest, Response, operation
 from tablecrypt.spark.sql.planner import LoadedTable, Planner
 from tablecrypt.spark.sql.scans.plan import PlanRequest, planned, row_filter_of
 from tablecrypt.spark.sql.scans.whole_partitions import of_whole_partitions
+from tablecrypt.spark.sql.statements.iceberg_settings import refuse_encryption
 from tablecrypt.spark.sql.streams.history import (
     BEFORE_THE_FIRST,
     Position,
@@ -193,6 +194,7 @@ def _rules(loaded: LoadedTable, request: OptionsRequest) -> StreamRules:
 
 
 def _options(request: OptionsRequest) -> Mapping[str, Any]:
+    refuse_encryption(request.options)
     options = {name.lower(): value for name, value in request.options.items()}
     check_option_names(options, _OPTIONS, "the read option")
     return options
