@@ -608,16 +608,23 @@ def _check_columns(location: str, metadata: EncryptedTableMetadata) -> None:
             raise TamperedFileError(
                 location, f"two columns of schema {schema.schema_id} have the id {twice}: no writer of Iceberg does that"
             )
-        if (highest := max(field_ids(schema), default=0)) > metadata.last_column_id:
+        if (highest := max(_ids_of(schema), default=0)) > metadata.last_column_id:
             raise TamperedFileError(
                 location, f"last-column-id is {metadata.last_column_id}, but schema {schema.schema_id} has column {highest}"
             )
 
 
+def _ids_of(schema: Schema) -> list[int]:
+    # Asked at each load, and most tables have no columns in columns.
+    if all(each.field_type.is_primitive for each in schema.fields):
+        return [each.field_id for each in schema.fields]
+    return field_ids(schema)
+
+
 def id_of_two_columns(schema: Schema) -> int | None:
     """Return a field id that two columns of a schema have; None where there is none."""
     seen: set[int] = set()
-    for each in field_ids(schema):
+    for each in _ids_of(schema):
         # What protects the one, or gives it its name, would be looked up for the other.
         if each in seen:
             return each

@@ -44,7 +44,13 @@ from typing import Any, Final, Self, TypeAlias
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyiceberg.io.pyarrow import ParquetFormatModel, bin_pack_arrow_table, pyarrow_to_schema, schema_to_pyarrow
+from pyiceberg.io.pyarrow import (
+    PYARROW_PARQUET_FIELD_ID_KEY,
+    ParquetFormatModel,
+    bin_pack_arrow_table,
+    pyarrow_to_schema,
+    schema_to_pyarrow,
+)
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.partitioning import PartitionKey
 from pyiceberg.schema import Schema, index_by_name, sanitize_column_names
@@ -453,13 +459,16 @@ class DataFileWriter:
         lineage = lineage_columns(arrow_schema, schema)
         downcast_ns = cuts_nanoseconds(arrow_schema)
         file_schema = _file_schema(schema)
+        without_ours = without_lineage(arrow_schema, lineage)
         arrow_file_schema = pyarrow_to_schema(
-            without_lineage(arrow_schema, lineage),
+            without_ours,
             name_mapping=schema.name_mapping,
             downcast_ns_timestamp_to_us=downcast_ns,
             format_version=FORMAT_VERSION,
         )
-        _check_field_ids(table_metadata, arrow_file_schema)
+        # Without ids, columns are found by their names alone.
+        if all(PYARROW_PARQUET_FIELD_ID_KEY in (each.metadata or ()) for each in without_ours):
+            _check_field_ids(table_metadata, arrow_file_schema)
         writer = cls(
             table_metadata=table_metadata,
             io=io,
