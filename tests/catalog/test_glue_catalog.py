@@ -321,9 +321,9 @@ def test_no_commit_by_the_old_name_is_lost_to_a_rename_that_has_happened(
     answers: list[str] = []
 
     def commit_first(**_named: Any) -> None:
-        with pytest.raises(NoSuchTableError):
+        with pytest.raises(TablecryptError, match="was renamed"):
             writer.append(ROWS)
-        with pytest.raises(NoSuchTableError, match=rf"was renamed to {database}\.u: to remove the old entry, rename it again"):
+        with pytest.raises(TablecryptError, match=rf"was renamed to {database}\.u: to remove the old entry, rename it again"):
             catalog.load_table(table.name())
         answers.append("refused")
 
@@ -379,7 +379,7 @@ def test_a_table_whose_rename_is_killed_takes_commits_by_one_name(
     for name in catalog.list_tables(database):
         try:
             catalog.load_table(name).append(ROWS)
-        except NoSuchTableError as error:
+        except TablecryptError as error:
             left = str(error)
         else:
             written.append(name)
@@ -407,6 +407,8 @@ def test_an_entry_that_cannot_be_removed_is_named(catalog: EncryptedGlueCatalog,
 
     with pytest.raises(TablecryptError, match=r"its old entry is still there .*glue:DeleteTable.*rename it again"):
         refusing.rename_table(table.name(), f"{database}.u")
+    found = {each.table: [finding.kind for finding in each.findings] for each in audit(catalog, include=[f"{database}.*"]).tables}
+    assert found[f"{database}.t"] == [FindingKind.REFUSED_TABLE]
     with pytest.raises(TablecryptError, match=rf"was renamed to {database}\.u, which did not finish"):
         catalog.rename_table(table.name(), f"{database}.v")
     catalog.rename_table(table.name(), f"{database}.u").append(ROWS)

@@ -131,10 +131,10 @@ class GlueCatalogAdapter(GlueCatalog):
             self._take_back(old, new, error)
 
     def _why_taken(self, name: tuple[str, str]) -> str:
-        """What is in the place of a table where a rename did not finish; nothing where a table is."""
+        """Why what has the name is no table that can be opened, as where a rename did not finish; nothing where it is one."""
         try:
             self._convert_glue_to_iceberg(self._get_glue_table(*name))
-        except NoSuchTableError as unfinished:
+        except TablecryptError as unfinished:
             return f"the name {'.'.join(name)} is taken: {unfinished}"
         return ""
 
@@ -174,7 +174,7 @@ class GlueCatalogAdapter(GlueCatalog):
             ) from error
 
     def _check_is_its_name(self, entry: TableTypeDef, table: Table) -> None:
-        """Raise NoSuchTableError for the new entry of a rename that has not happened: the table has its old name."""
+        """Raise TablecryptError for the new entry of a rename that has not happened: the table has its old name."""
         old = _named_by(entry, RENAMED_FROM)
         if old is None or not self._has_entry(old):
             return
@@ -183,7 +183,7 @@ class GlueCatalogAdapter(GlueCatalog):
         # Somebody may have made another table under the old name since.
         if _named_by(self._get_glue_table(*old), RENAMED_TO) == name or not self._is_entry_of(table, old):
             return
-        raise NoSuchTableError(
+        raise TablecryptError(
             f"{'.'.join(name)} is no table yet: {'.'.join(old)} was to be renamed to it, which did not finish. If nobody is at it: "
             f"drop {'.'.join(name)} without purge, and rename {'.'.join(old)} again"
         )
@@ -215,9 +215,10 @@ class GlueCatalogAdapter(GlueCatalog):
 
     def _convert_glue_to_iceberg(self, glue_table: TableTypeDef) -> Table:
         name = (glue_table.get("DatabaseName", ""), glue_table["Name"])
-        # Rows that were committed here would be lost with the entry, and rows that are read here are those of before the rename.
+        # Rows that were committed here would be lost with the entry, and rows that are read here are those of before the rename. It is not
+        # said to be no table at all: an audit would pass by whatever somebody marks so.
         if _named_by(glue_table, RENAMED_TO) is not None:
-            raise NoSuchTableError(f"{_renamed(name, glue_table)}: to remove the old entry, rename it again")
+            raise TablecryptError(f"{_renamed(name, glue_table)}: to remove the old entry, rename it again")
 
         table = self.table_of_entry(glue_table)
         self._check_is_its_name(glue_table, table)
