@@ -146,8 +146,9 @@ def _check_field_ids(table_metadata: TableMetadata, given: Schema) -> None:
     own = index_by_name(table_metadata.schema())
     # PyIceberg goes by the ids, users by the names: values of a protected column would lie in another one, under the table's key.
     wrong = [name for name, field_id in index_by_name(given).items() if own.get(name, field_id) != field_id]
-    names, policy = names_of_protected(table_metadata), ColumnPolicy.from_properties(table_metadata.properties)
-    wrong += [each.name for each in taken_names(names, policy, protection_of_leaves(policy, given).items())]
+    if policy := ColumnPolicy.from_properties(table_metadata.properties):
+        taken = taken_names(names_of_protected(table_metadata), policy, protection_of_leaves(policy, given).items())
+        wrong += [each.name for each in taken]
     if wrong:
         raise ConfigurationError(
             f"column {wrong[0]!r} of the rows has a field id (PARQUET:field_id) that is not the one of the table's column with that name: "
