@@ -136,12 +136,8 @@ OF_FORMATS: Final = (
         choices=("gzip", "zstd", "snappy", "bzip2", "uncompressed", "deflate", "zstandard", "null"),
     ),
 )
-_mode: Final = partial(
-    Choice, scope="iceberg", reader="tablecrypt.table", choices=("copy-on-write", "merge-on-read"), default="copy-on-write"
-)
-_isolation: Final = partial(
-    Choice, scope="iceberg", reader="tablecrypt.table", choices=("serializable", "snapshot"), default="serializable"
-)
+_mode: Final = partial(_word_of_writes, choices=("copy-on-write", "merge-on-read"), default="copy-on-write")
+_isolation: Final = partial(_word_of_writes, choices=("serializable", "snapshot"), default="serializable")
 ISOLATION_LEVELS: Final = {
     "delete": _isolation("write.delete.isolation-level", "Which changes of others end a delete. snapshot: not that they add rows."),
     "update": _isolation("write.update.isolation-level", "The same of an update, an overwrite and an upsert."),

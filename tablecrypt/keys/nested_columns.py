@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TypeVar
 
 from pyiceberg.schema import Schema
@@ -54,26 +54,20 @@ def covering(columns: Mapping[int, T], schema: Schema) -> dict[int, T]:
 
 def fields_by_id(schema: Schema) -> dict[int, NestedField]:
     """Return every column at every level by field id."""
-    found: dict[int, NestedField] = {}
-    waiting = list(schema.fields)
-    while waiting:
-        field = waiting.pop()
-        found[field.field_id] = field
-        waiting += fields_in(field.field_type)
-
-    return found
+    return {field.field_id: field for field in _every_field(schema)}
 
 
 def field_ids(schema: Schema) -> list[int]:
     """Return the field id of every column at every level, one that two columns have twice."""
-    found: list[int] = []
+    return [field.field_id for field in _every_field(schema)]
+
+
+def _every_field(schema: Schema) -> Iterator[NestedField]:
     waiting = list(schema.fields)
     while waiting:
         field = waiting.pop()
-        found.append(field.field_id)
+        yield field
         waiting += fields_in(field.field_type)
-
-    return found
 
 
 def path_through_structs(schema: Schema, field_id: int) -> list[NestedField] | None:

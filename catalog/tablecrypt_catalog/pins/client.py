@@ -51,12 +51,12 @@ from tablecrypt_catalog.pins.protected_columns import StoredColumn, columns_from
 from tablecrypt_catalog.pins.proven_heads import Proof, taken_on_trust
 from tablecrypt_catalog.pins.record import NO_MOVES, Head, Moves, TableVersion, TrustedTable, is_ahead, refuse_overtaken, table_version
 
-Place = tuple[str, tuple[str, ...]]
-"""A catalog's name and a table identifier in it."""
-LOCK_TIMEOUT_S: Final = 10.0
 if TYPE_CHECKING:
     from filelock import BaseFileLock
 
+Place = tuple[str, tuple[str, ...]]
+"""A catalog's name and a table identifier in it."""
+LOCK_TIMEOUT_S: Final = 10.0
 logger = logging.getLogger(__name__)
 _LOCK_POLL_S: Final = 0.01
 

@@ -155,10 +155,7 @@ def declared_by_update(metadata: TableMetadata, updates: Mapping[str, Any], of_c
 
 def _check_tags(metadata: TableMetadata, of_catalog: Mapping[str, Any], given: Mapping[str, str] = NOTHING) -> None:
     schema, earlier = metadata.schema(), ColumnPolicy.from_properties(metadata.properties)
-    declared = _unchanged(earlier, schema)
-    if DECLARED_KEYS in given:
-        declared = {_field(schema, name): key_id for name, key_id in parse_column_keys(given[DECLARED_KEYS]).items()}
-    check_undisputed(schema, of_catalog, metadata.properties, declared, given)
+    check_undisputed(schema, of_catalog, metadata.properties, _named(earlier, given, schema), given)
 
 
 def declared_by_schema(metadata: TableMetadata, of_catalog: Mapping[str, Any]) -> dict[str, str]:
@@ -265,12 +262,17 @@ def _declared(
     return Declaration({**barrier, **others, **written}, (*removed, *metrics, *(no_barrier if not current else ())))
 
 
+def _named(earlier: ColumnPolicy, given: Mapping[str, str], schema: Schema) -> dict[int, str]:
+    """Return the master keys of columns that have one without their tags: those that the user names, or else those of before."""
+    if DECLARED_KEYS not in given:
+        return _unchanged(earlier, schema)
+    return {_field(schema, name): key_id for name, key_id in parse_column_keys(given[DECLARED_KEYS]).items()}
+
+
 def _policy(earlier: ColumnPolicy, given: Mapping[str, str], schema: Schema, since: int | None, tags: Mapping[str, str]) -> ColumnPolicy:
     columns = dict(earlier.columns)
     former = dict(earlier.former)
-    named = _unchanged(earlier, schema)
-    if DECLARED_KEYS in given:
-        named = {_field(schema, name): key_id for name, key_id in parse_column_keys(given[DECLARED_KEYS]).items()}
+    named = _named(earlier, given, schema)
     if tagged := tagged_columns(schema, tags, named):
         named = {**named, **tagged}
 
