@@ -505,7 +505,7 @@ def _rows(metadata: EncryptedTableMetadata, io: EncryptingFileIO, tasks: Sequenc
 
 def _sorted(rows: pa.RecordBatchReader, sort_by: Sequence[SortKey]) -> pa.RecordBatchReader:
     # As a stream, so that new files end by their stored bytes, as those do by which a later compaction finds them too short.
-    return sorted_rows(rows.read_all(), sort_by).to_reader() if sort_by else rows
+    return sorted_rows(rows, sort_by) if sort_by else rows
 
 
 def _with_keys(tasks: Sequence[EncryptedFileScanTask], keys: Iterable[StandardKeyMetadata]) -> list[EncryptedFileScanTask]:

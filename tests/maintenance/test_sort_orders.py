@@ -55,9 +55,9 @@ def test_z_values_of_two_columns_interleave_their_bits(points: list[tuple[int, i
 
 def test_nulls_come_first_in_a_z_order_and_other_types_are_refused() -> None:
     rows = pa.table({"id": pa.array([3, None, -5], pa.int64()), "in": pa.array([{"x": 1}] * 3)})
-    assert sorted_rows(rows, sort_keys(ZOrder(("id",))))["id"].to_pylist() == [None, -5, 3]
+    assert sorted_rows(rows.to_reader(), sort_keys(ZOrder(("id",)))).read_all()["id"].to_pylist() == [None, -5, 3]
     with pytest.raises(ConfigurationError, match="cannot be part of a Z-order"):
-        sorted_rows(rows, sort_keys([ZOrder(("in",))]))
+        sorted_rows(rows.to_reader(), sort_keys([ZOrder(("in",))]))
 
 
 @given(st.lists(st.tuples(st.one_of(st.none(), st.integers(0, 3)), st.decimals(0, 9, places=0)), max_size=20), st.booleans(), st.booleans())
@@ -70,7 +70,24 @@ def test_rows_are_sorted_as_sql_sorts_them(values: list[tuple[int | None, Decima
         place = 0.0 if a is None else -float(a) if descending else float(a)
         return (a is None) != nulls_first, place, row["b"] or 0
 
-    assert sorted_rows(rows, keys).to_pylist() == sorted(rows.to_pylist(), key=order)
+    assert sorted_rows(rows.to_reader(), keys).read_all().to_pylist() == sorted(rows.to_pylist(), key=order)
+
+
+def test_memory_holds_sorted_rows_once_and_one_column_again() -> None:
+    count, parts = 20_000, 40
+    schema = pa.schema([(name, pa.int64()) for name in "abcdefgh"])
+    batches = (pa.record_batch([pa.array(range(at, count + at)) for _ in schema], schema) for at in range(parts))
+    former, pool = pa.default_memory_pool(), pa.proxy_memory_pool(pa.default_memory_pool())
+    pa.set_memory_pool(pool)
+    try:
+        assert (
+            sum(batch.num_rows for batch in sorted_rows(pa.RecordBatchReader.from_batches(schema, batches), sort_keys("a")))
+            == parts * count
+        )
+    finally:
+        pa.set_memory_pool(former)
+
+    assert pool.max_memory() < 1.6 * parts * count * len(schema) * 8
 
 
 @pytest.mark.parametrize("wrong", [[ZOrder(())], [ZOrder(("a",)), "b"], [math.pi]], ids=["empty", "not alone", "a number"])
