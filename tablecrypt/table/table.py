@@ -43,7 +43,7 @@ from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import ConfigurationError, FormatError
 from tablecrypt.files.encrypting_file_io import refuse_restricted
 from tablecrypt.table._pyiceberg.evolution import UpdateSchemaInVersion3, UpdateSpecInVersion3
-from tablecrypt.table._pyiceberg.scans import EntriesTable, InspectAdapter
+from tablecrypt.table._pyiceberg.scans import AllEntriesTable, EntriesTable, InspectAdapter
 from tablecrypt.table._pyiceberg.transactions import ExpireSnapshotsAdapter, TableAdapter
 from tablecrypt.table.datasets.lazy_frame import scan_lazily
 from tablecrypt.table.foreign_engines import for_others, location_provider
@@ -349,6 +349,10 @@ class RedactedInspectTable(InspectAdapter):
     def entries(self, snapshot_id: int | None = None) -> pa.Table:
         """Manifest entries of a snapshot."""
         return _redacted_struct(self._shown(EntriesTable(self.tbl).entries, snapshot_id))
+
+    def all_entries(self) -> pa.Table:
+        """Manifest entries of every snapshot, which PyIceberg does not have."""
+        return _redacted_struct(self._shown(AllEntriesTable(self.tbl).entries))
 
     def files(self, snapshot_id: int | None = None) -> pa.Table:
         """Data and delete files of a snapshot."""

@@ -7,6 +7,7 @@ import decimal
 from collections.abc import Callable
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from pyiceberg.exceptions import ValidationException
 from pyiceberg.partitioning import PartitionField, PartitionSpec
@@ -26,6 +27,7 @@ from pyiceberg.transforms import (
 from pyiceberg.types import DecimalType, LongType, NestedField, StringType, TimestamptzType
 
 from tablecrypt_catalog import EncryptedSqlCatalog
+from tests.support.compare import assert_same_rows
 from tests.support.java import JavaOracle
 from tests.support.java_sides import Sides
 from tests.support.plaintext import CANARY
@@ -185,3 +187,22 @@ def test_java_reads_merged_manifests(java: JavaOracle, catalog: EncryptedSqlCata
     sides = Sides(java, table, "db.merged")
     append_in_java(sides, orders(100, 10))
     sides.assert_equal(every_snapshot=True)
+
+
+def test_files_and_entries_are_shown_as_java_shows_them(java: JavaOracle, catalog: EncryptedSqlCatalog) -> None:
+    table = new_table(catalog, "db.listed", TABLE_SCHEMA, properties={"write.delete.mode": "merge-on-read"})
+    marked_twice(table)
+    sides = Sides(java, table, "db.listed")
+    append_in_java(sides, orders(5000, 25))
+    sides.change_in_java(lambda of, name, _: of.sql(f"DELETE FROM h.{name} WHERE id IN (1, 5001)"))
+    sides.change_in_java(lambda of, name, _: assert_listed_alike(of, name, sides.table))
+
+
+def assert_listed_alike(java: JavaOracle, name: str, table: Table) -> None:
+    shown = ["content", "file_path", "record_count", "first_row_id", "referenced_data_file", "content_offset", "content_size_in_bytes"]
+    assert_same_rows(java.sql(f"SELECT {', '.join(shown)} FROM h.{name}.files"), table.inspect.files().select(shown))
+
+    for every in ("entries", "all_entries"):
+        entries = getattr(table.inspect, every)()
+        ours = pa.table({"status": entries["status"], **{each: pc.struct_field(entries["data_file"], each) for each in shown}})
+        assert_same_rows(java.sql(f"SELECT status, {', '.join(f'data_file.{each}' for each in shown)} FROM h.{name}.{every}"), ours)

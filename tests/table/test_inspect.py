@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pyarrow as pa
 import pytest
 from pyiceberg.table import Table
@@ -39,3 +41,22 @@ def test_deletion_vectors_are_counted_in_their_partition(module_table: Table) ->
     by_team = {row["partition"]["team"]: row for row in module_table.inspect.partitions().to_pylist()}
     assert {team: row["position_delete_record_count"] for team, row in by_team.items()} == {"north": 0, "south": 1}
     assert {row["content"] for row in module_table.inspect.delete_files().to_pylist()} == {1}
+
+
+def test_files_and_entries_show_where_rows_and_deletion_vectors_lie(module_table: Table) -> None:
+    files = module_table.inspect.files().to_pylist()
+    (vector,) = (file for file in files if file["content"] == 1)
+    data = {file["file_path"]: file for file in files if file["content"] == 0}
+    assert vector["referenced_data_file"] in data
+    assert (vector["first_row_id"], vector["content_offset"]) == (None, 4)
+    assert 0 < vector["content_size_in_bytes"] < vector["file_size_in_bytes"]
+    assert {(file["referenced_data_file"], file["content_offset"], file["content_size_in_bytes"]) for file in data.values()} == {
+        (None,) * 3
+    }
+
+    ends = sorted((file["first_row_id"], file["first_row_id"] + file["record_count"]) for file in data.values())
+    assert all(end <= start for (_, end), (start, _) in itertools.pairwise(ends))
+
+    entries = [entry["data_file"] for entry in module_table.inspect.entries().to_pylist() if entry["status"] != 2]
+    columns = ("file_path", "first_row_id", "referenced_data_file", "content_offset", "content_size_in_bytes")
+    assert {tuple(entry[name] for name in columns) for entry in entries} == {tuple(file[name] for name in columns) for file in files}

@@ -28,7 +28,6 @@ from operator import methodcaller
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.manifest import DataFile, DataFileContent
 from pyiceberg.partitioning import PartitionSpec
@@ -110,18 +109,6 @@ def _of_all_snapshots(name: str) -> Callable[[EncryptedTable], pa.Table]:
         return methodcaller(name)(_with(table, snapshots=with_files).inspect)
 
     return rows
-
-
-def _all_entries(table: EncryptedTable) -> pa.Table:
-    """Return the entries of all snapshots' manifests, those that several snapshots have in common once."""
-    entries = [table.inspect.entries(snapshot.snapshot_id) for snapshot in table.metadata.snapshots if snapshot.manifests(table.io)]
-    rows = pa.concat_tables(entries or [_with(table, current_snapshot_id=None).inspect.entries()])
-    keys = rows.select(["status", "snapshot_id", "sequence_number"])
-    paths = pc.struct_field(rows.column("data_file"), "file_path")
-    first: dict[tuple[Any, ...], int] = {}
-    for index, key in enumerate(zip(*(column.to_pylist() for column in keys.columns), paths.to_pylist(), strict=True)):
-        first.setdefault(key, index)
-    return rows.take(pa.array(first.values(), pa.int64()))
 
 
 def _inspected(name: str) -> Callable[[EncryptedTable], pa.Table]:
@@ -302,8 +289,7 @@ _OF_A_SNAPSHOT: Final[Mapping[str, Callable[[EncryptedTable], pa.Table]]] = {
 }
 _OF_THE_TABLE: Final[Mapping[str, Callable[[EncryptedTable], pa.Table]]] = {
     **{name: _inspected(name) for name in ("history", "snapshots", "refs", "metadata_log_entries")},
-    **{name: _of_all_snapshots(name) for name in ("all_manifests", "all_files", "all_data_files", "all_delete_files")},
-    "all_entries": _all_entries,
+    **{name: _of_all_snapshots(name) for name in ("all_manifests", "all_entries", "all_files", "all_data_files", "all_delete_files")},
     "keys": _keys,
     "audit": _audit,
 }

@@ -2,6 +2,13 @@
 
 IncrementalAppendScan: _validate_and_resolve_snapshots     which appends lie between two snapshots
 InspectTable: _get_snapshot, tbl                           which snapshot and which partitions a metadata table is about
+InspectTable: _get_files_schema, _get_files_from_manifest    the columns of files, and the rows of a manifest
+
+Iceberg's tables of files and entries have columns that PyIceberg's lack, and ours do not, each null where it means nothing:
+
+    first_row_id                             the row id of the file's first row
+    referenced_data_file                     the data file whose rows a deletion vector hides
+    content_offset, content_size_in_bytes    where the deletion vector lies in its file
 
 InspectTable.entries takes the sizes of columns for granted, which deletion vectors do not have, nor files of writers without statistics.
 Such an entry is shown with no sizes, as PyIceberg shows the other statistics that are not there.
@@ -9,12 +16,13 @@ Such an entry is shown with no sizes, as PyIceberg shows the other statistics th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from copy import copy
-from typing import Any, cast
+from typing import Any, Final, cast
 
+import pyarrow as pa
 from pyiceberg.io import FileIO
-from pyiceberg.manifest import ManifestEntry, ManifestFile
+from pyiceberg.manifest import DataFileContent, ManifestEntry, ManifestFile
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.table import IncrementalAppendScan, Table
 from pyiceberg.table.inspect import InspectTable
@@ -25,6 +33,11 @@ from pyiceberg.types import StructType
 from tablecrypt.manifests.records import DATA_FILE_POSITIONS, EncryptedDataFile
 
 __all__ = ["IncrementalAppendScanAdapter"]
+
+_OF_VERSION_3: Final = tuple(
+    pa.field(name, pa.string() if name == "referenced_data_file" else pa.int64())
+    for name in ("first_row_id", "referenced_data_file", "content_offset", "content_size_in_bytes")
+)
 
 
 class IncrementalAppendScanAdapter(IncrementalAppendScan):
@@ -42,7 +55,7 @@ class IncrementalAppendScanAdapter(IncrementalAppendScan):
 class InspectAdapter(InspectTable):
     """InspectTable that shows no rows of a table without snapshots, and partitions of specs whose columns were dropped.
 
-    PyIceberg raises errors of both.
+    PyIceberg raises errors of both. Files have the columns of version 3 besides.
     """
 
     def __init__(self, tbl: Table) -> None:
@@ -56,12 +69,49 @@ class InspectAdapter(InspectTable):
             return _NoSnapshot()
         return super()._get_snapshot(snapshot_id)
 
+    def _get_files_schema(self) -> pa.Schema:
+        *fields, metrics = super()._get_files_schema()
+        return pa.schema([*fields, *_OF_VERSION_3, metrics])
+
+    def _get_files_from_manifest(self, manifest_list: ManifestFile, data_file_filter: set[DataFileContent] | None = None) -> pa.Table:
+        manifest = _Manifest(manifest_list)
+        rows = super()._get_files_from_manifest(cast("ManifestFile", manifest), data_file_filter)
+        shown = [file for file in manifest.shown if not data_file_filter or file.content in data_file_filter]
+
+        for field, values in zip(_OF_VERSION_3, _values(shown), strict=True):
+            rows = rows.set_column(rows.schema.get_field_index(field.name), field, values)
+        return rows
+
 
 class EntriesTable(InspectAdapter):
     """InspectTable for `entries` alone."""
 
+    def __init__(self, tbl: Table) -> None:
+        super().__init__(tbl)
+        self._manifests: list[_Manifest] = []
+
+    def entries(self, snapshot_id: int | None = None) -> pa.Table:
+        """Manifest entries of a snapshot."""
+        rows = super().entries(snapshot_id)
+        at = rows.schema.get_field_index("data_file")
+        file = rows.column(at).combine_chunks()
+        columns = [*file.flatten(), *_values([each for manifest in self._manifests for each in manifest.shown])]
+
+        return rows.set_column(
+            at,
+            rows.schema.field(at).with_type(pa.struct([*file.type, *_OF_VERSION_3])),
+            pa.StructArray.from_arrays(columns, fields=[*file.type, *_OF_VERSION_3]),
+        )
+
     def _get_snapshot(self, snapshot_id: int | None = None) -> Any:
-        return _Snapshot(super()._get_snapshot(snapshot_id))
+        return _Snapshot(super()._get_snapshot(snapshot_id), self._manifests)
+
+
+class AllEntriesTable(EntriesTable):
+    """InspectTable whose `entries` are those of every snapshot: of each manifest once, as Iceberg has them."""
+
+    def _get_snapshot(self, snapshot_id: int | None = None) -> Any:
+        return _Snapshot(_EverySnapshot(self.tbl.metadata.snapshots), self._manifests)
 
 
 class _ShownPartitions:
@@ -107,21 +157,42 @@ class _NoSnapshot:
         return []
 
 
+class _EverySnapshot:
+    def __init__(self, snapshots: Sequence[Snapshot]) -> None:
+        self._snapshots = snapshots
+
+    def manifests(self, io: FileIO) -> list[ManifestFile]:
+        return list({each.manifest_path: each for snapshot in self._snapshots for each in snapshot.manifests(io)}.values())
+
+
 class _Snapshot:
-    def __init__(self, snapshot: Snapshot | _NoSnapshot) -> None:
+    def __init__(self, snapshot: Snapshot | _NoSnapshot | _EverySnapshot, read: list[_Manifest]) -> None:
         self._snapshot = snapshot
+        self._read = read
 
     def manifests(self, io: FileIO) -> list[_Manifest]:
-        return [_Manifest(manifest) for manifest in self._snapshot.manifests(io)]
+        self._read[:] = map(_Manifest, self._snapshot.manifests(io))
+        return self._read
 
 
 class _Manifest:
+    """A manifest that knows which files it has shown."""
+
     def __init__(self, manifest: ManifestFile) -> None:
         self._manifest = manifest
         self.partition_spec_id = manifest.partition_spec_id
+        self.shown: list[EncryptedDataFile] = []
 
-    def fetch_manifest_entry(self, io: FileIO, discard_deleted: bool) -> Iterator[ManifestEntry]:
-        return map(_with_sizes, self._manifest.fetch_manifest_entry(io, discard_deleted))
+    def fetch_manifest_entry(self, io: FileIO, discard_deleted: bool = True) -> Iterator[ManifestEntry]:
+        for entry in self._manifest.fetch_manifest_entry(io, discard_deleted):
+            self.shown.append(EncryptedDataFile.of(entry.data_file))
+            yield _with_sizes(entry)
+
+
+def _values(files: Sequence[EncryptedDataFile]) -> Iterator[pa.Array]:
+    """Yield the columns of `_OF_VERSION_3`."""
+    for field in _OF_VERSION_3:
+        yield pa.array([file[DATA_FILE_POSITIONS[field.name]] for file in files], field.type)
 
 
 def _with_sizes(entry: ManifestEntry) -> ManifestEntry:

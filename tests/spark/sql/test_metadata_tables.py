@@ -87,6 +87,19 @@ def test_fields_of_the_same_name_are_told_apart(table: EncryptedTable) -> None:
     assert columns == ("part_1000", "part")
 
 
+def test_all_entries_are_those_of_each_manifest_once(catalog: Catalog) -> None:
+    table = new_table(catalog, "db.vectors", appends=[ROWS, ROWS], properties=MERGE_ON_READ)
+    table.delete("id = 1")
+    table.append(ROWS)
+
+    files = metadata_table(encrypted_table(table), "all_entries", None)["data_file"].to_pylist()
+    vectors = [(file["file_path"], file["content_offset"]) for file in files if file["content"] == 1]
+    assert len({path for path, _ in vectors}) == 1
+    assert len(vectors) == len(set(vectors)) == 2
+    assert len(files) == 5
+    assert {file["key_metadata"] for file in files} == {None}
+
+
 @pytest.mark.java
 @pytest.mark.slow
 def test_each_metadata_table_of_a_table_with_columns_of_any_type_can_be_read(spark: SparkSession, prod: Lake, new_name: str) -> None:
