@@ -50,6 +50,7 @@ def test_files_and_entries_show_where_rows_and_deletion_vectors_lie(module_table
     assert vector["referenced_data_file"] in data
     assert (vector["first_row_id"], vector["content_offset"]) == (None, 4)
     assert 0 < vector["content_size_in_bytes"] < vector["file_size_in_bytes"]
+    assert vector["column_sizes"] is None
     assert {(file["referenced_data_file"], file["content_offset"], file["content_size_in_bytes"]) for file in data.values()} == {
         (None,) * 3
     }

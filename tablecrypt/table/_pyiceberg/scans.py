@@ -171,7 +171,7 @@ class _Snapshot:
         self._read = read
 
     def manifests(self, io: FileIO) -> list[_Manifest]:
-        self._read[:] = map(_Manifest, self._snapshot.manifests(io))
+        self._read[:] = map(_ManifestOfEntries, self._snapshot.manifests(io))
         return self._read
 
 
@@ -186,7 +186,14 @@ class _Manifest:
     def fetch_manifest_entry(self, io: FileIO, discard_deleted: bool = True) -> Iterator[ManifestEntry]:
         for entry in self._manifest.fetch_manifest_entry(io, discard_deleted):
             self.shown.append(EncryptedDataFile.of(entry.data_file))
-            yield _with_sizes(entry)
+            yield entry
+
+
+class _ManifestOfEntries(_Manifest):
+    """A manifest that PyIceberg shows the entries of, with sizes of columns in each."""
+
+    def fetch_manifest_entry(self, io: FileIO, discard_deleted: bool = True) -> Iterator[ManifestEntry]:
+        return map(_with_sizes, super().fetch_manifest_entry(io, discard_deleted))
 
 
 def _values(files: Sequence[EncryptedDataFile]) -> Iterator[pa.Array]:
