@@ -172,7 +172,7 @@ class EncryptedProducer(ProducerAdapter):
         metadata = self.encrypted_metadata
         if self.added_data_files:
             self.written_under.check(metadata, metadata.next_sequence_number())
-        manifests = self._with_copied_files(self.collect_manifests())
+        manifests = self._still_needed(self._with_copied_files(self.collect_manifests()))
         # No key of a file that was written so far is in the metadata: whatever they hold, they cannot be opened where this refuses.
         self._check_protection(metadata)
         columns = self._column_entries(metadata)
@@ -215,6 +215,12 @@ class EncryptedProducer(ProducerAdapter):
         )
 
         return self._updates(snapshot, new_key, columns)
+
+    def _still_needed(self, manifests: list[ManifestFile]) -> list[ManifestFile]:
+        """Leave out manifests without files that earlier snapshots wrote, as Iceberg does: those say there what they removed."""
+        return [
+            each for each in manifests if each.has_added_files() or each.has_existing_files() or each.added_snapshot_id == self.snapshot_id
+        ]
 
     def _check_protection(self, metadata: EncryptedTableMetadata) -> None:
         snapshot = self._followed(metadata)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pyarrow as pa
 import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
+from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Operation
 from pyiceberg.typedef import Record
 
+from tablecrypt import maintenance
 from tablecrypt.errors import PlaintextRefusedError
 from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.replace_files import EncryptedFileSwap, EncryptedRewrite, RewrittenFiles
@@ -68,3 +72,25 @@ def test_metadata_made_of_the_same_snapshots_leaves_their_keys_to_others(table: 
 
     assert keyless.snapshots == metadata.snapshots
     assert metadata.snapshots[0].manifests(table.io)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda table, number: table.upsert(pa.table({"id": [1], "text": [f"{CANARY} {number}"]}), join_cols=["id"]),
+        lambda table, number: table.overwrite(pa.table({"id": [1], "text": [CANARY]}), "id = 1"),
+        lambda table, number: table.overwrite(table.scan().to_arrow()),
+        lambda table, number: maintenance.compact(table, rewrite_all=True),
+        lambda table, number: maintenance.reencrypt(table),
+    ],
+    ids=["upsert", "overwrite of a part", "overwrite of all", "compact", "reencrypt"],
+)
+def test_manifests_of_what_earlier_snapshots_removed_are_left_out(table: EncryptedTable, change: Callable[[Table, int], object]) -> None:
+    for number in range(3):
+        change(table, number)
+
+    last = table.refresh().current_snapshot()
+    assert last is not None
+    without_files = [each for each in last.manifests(table.io) if not each.has_added_files() and not each.has_existing_files()]
+    assert {manifest.added_snapshot_id for manifest in without_files} <= {last.snapshot_id}
+    assert table.scan().to_arrow().num_rows == 2
