@@ -470,6 +470,9 @@ def _ranges(name: str, values: pa.ChunkedArray) -> BooleanExpression:
 
 def _unequal(new: pa.ChunkedArray, existing: pa.Array) -> pa.Array:
     """Which values differ: null is equal to null, and NaN to nothing."""
+    if pa.types.is_null(existing.type):
+        # A column of type unknown has nothing but nulls, which Arrow does not compare.
+        return pa.repeat(False, len(existing))
     one = _as_type(new, existing.type).combine_chunks()
     if pa.types.is_nested(existing.type):
         # Arrow compares no nested values.

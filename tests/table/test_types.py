@@ -36,6 +36,7 @@ from pyiceberg.types import (
     NestedField,
     StringType,
     StructType,
+    TimestampType,
     UUIDType,
 )
 
@@ -106,6 +107,13 @@ def test_values_of_every_type_come_back(catalog: Catalog, name: str) -> None:
     assert_same_rows(table.scan().to_arrow(), pa.concat_tables([rows.slice(0, 1), rows.slice(2, 1), rows.slice(2, 1)]))
 
 
+def test_a_moment_that_microseconds_cannot_hold_is_refused_by_its_column(tmp_path: Path) -> None:
+    table = new_table(memory_catalog(tmp_path), "db.t", Schema(NestedField(1, "moment", TimestampType())))
+    with pytest.raises(ConfigurationError, match=r"'moment' has timestamp\[s\] values that its type timestamp cannot hold"):
+        table.append(pa.table({"moment": pa.array([2**62], pa.timestamp("s"))}))
+    assert table.refresh().current_snapshot() is None
+
+
 @pytest.mark.parametrize("protected", ["", "pii: number"], ids=["in the open", "protected"])
 @pytest.mark.parametrize(
     ("kind", "given", "most"), [(LongType(), pa.uint64(), 2**63 - 1), (IntegerType(), pa.uint32(), 2**31 - 1)], ids=str
@@ -122,7 +130,7 @@ def test_unsigned_numbers_are_stored_as_signed_ones_and_refused_beyond(
         Schema(NestedField(1, "number", kind)),
         properties={"encryption.key-id": "orders", "write.metadata.metrics.default": "none", **columns},
     )
-    with pytest.raises(ConfigurationError, match=f"'number' has unsigned numbers that its type {kind} cannot hold"):
+    with pytest.raises(ConfigurationError, match=f"'number' has {given} values that its type {kind} cannot hold"):
         table.append(pa.table({"number": pa.array([most + 1], given)}))
 
     table.append(pa.table({"number": pa.array([most, None], given)}))

@@ -186,3 +186,11 @@ def test_rows_with_views_replace_and_join_the_others(catalog: Catalog) -> None:
     table.upsert(pa.Table.from_pylist([{"id": 2, "name": "b" * 20}, {"id": 3, "name": "c"}], views), ["id"])
     table.delete("name = 'a'")
     assert sorted(table.scan().to_arrow().to_pylist(), key=str) == [{"id": 2, "name": "b" * 20}, {"id": 3, "name": "c"}]
+
+
+def test_a_column_of_nothing_but_nulls_differs_in_no_row(catalog: Catalog) -> None:
+    rows = pa.table({"id": [1, 2], "name": ["a", "b"], "nothing": pa.nulls(2)})
+    table = new_table(catalog, f"db.t{next(made)}", appends=[rows])
+    result = table.upsert(rows.set_column(1, "name", [["a", "changed"]]), join_cols=["id"])
+    assert (result.rows_updated, result.rows_inserted) == (1, 0)
+    assert sorted(table.scan().to_arrow()["name"].to_pylist()) == ["a", "changed"]

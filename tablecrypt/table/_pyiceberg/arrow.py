@@ -128,13 +128,16 @@ class NullKeepingProjection(ArrowProjectionVisitor):
         self._cast_if_needed(field, values)
 
     def _cast_if_needed(self, field: NestedField, values: pa.Array) -> pa.Array:
-        stored = values.type.value_type if pa.types.is_dictionary(values.type) else values.type
-        if not self._include_field_ids or not pa.types.is_unsigned_integer(stored):
+        if not self._include_field_ids:
             return super()._cast_if_needed(field, values)
+
+        stored = values.type.value_type if pa.types.is_dictionary(values.type) else values.type
+        is_unsigned = pa.types.is_unsigned_integer(stored)
         try:
-            return values.cast(schema_to_pyarrow(field.field_type))
+            return values.cast(schema_to_pyarrow(field.field_type)) if is_unsigned else super()._cast_if_needed(field, values)
         except pa.ArrowInvalid as error:
-            raise ConfigurationError(f"column {field.name!r} has unsigned numbers that its type {field.field_type} cannot hold") from error
+            what = f"column {field.name!r} has {values.type} values that its type {field.field_type} cannot hold"
+            raise ConfigurationError(f"{what}: leave those rows out, or change them") from error
 
     def list(self, list_type: ListType, list_array: pa.Array | None, value_array: pa.Array | None) -> pa.Array | None:
         """Return the list array with its elements projected."""
