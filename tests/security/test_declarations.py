@@ -25,6 +25,8 @@ from tablecrypt.keys.column_declarations import ColumnDeclaration, Declarations,
 from tablecrypt.keys.column_key_ring import ColumnKeyMaker
 from tablecrypt.keys.column_keys import ColumnPolicy
 from tablecrypt.keys.key_ring import ENTRY_PREFIX, GONE_PREFIX, EncryptedKey
+from tablecrypt.spark.sql.calls import Call
+from tablecrypt.spark.sql.procedures import PROCEDURES
 from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.protection.declaring import first_declarations
 from tablecrypt.table.table import EncryptedTable
@@ -182,6 +184,36 @@ def test_a_column_that_was_dropped_comes_under_no_key_of_somebody_else(both: Cli
 def _master_keys(both: Clients) -> set[str | None]:
     ring = metadata_of(loaded(both.payroll)).key_ring
     return {ring.master_key_id(each) for each in ring.column_keys if each.field_id == SSN}
+
+
+def undelete(catalog: EncryptedSqlCatalog) -> None:
+    list(PROCEDURES["undelete_column"].run(Call(catalog, "prod", ("db",), {"table": "db.people", "column": "ssn"})))
+
+
+def test_a_column_that_comes_back_is_read_beside_rows_that_were_written_without_it(both: Clients, people: EncryptedTable) -> None:
+    with people.update_schema() as change:
+        change.delete_column("ssn")
+    loaded(both.analyst).append(pa.table({"id": [3]}))
+
+    # Files without the hidden column are believed from then on, as after a declaration: it takes the same right.
+    with pytest.raises(ColumnKeyDeniedError, match="'ssn'"):
+        undelete(both.analyst)
+    undelete(both.payroll)
+
+    assert sorted(ssn(both.payroll), key=str) == [None, "SSN-0001", "SSN-0002"]
+    assert ssn(both.analyst) == [None] * 3
+    m.reencrypt(loaded(both.payroll), out_of_line=True)
+    loaded(both.payroll).append(pa.table({"id": [4], "ssn": ["SSN-0004"]}))
+    assert sorted(ssn(both.payroll), key=str) == [None, "SSN-0001", "SSN-0002", "SSN-0004"]
+
+
+def test_a_column_that_was_dropped_by_mistake_comes_back_without_its_key(both: Clients, people: EncryptedTable) -> None:
+    with people.update_schema() as change:
+        change.delete_column("ssn")
+    undelete(both.analyst)
+    assert metadata_of(loaded(both.analyst)).properties[f"{PREFIX}.key-id"] == COLUMN_KEY
+    assert f"{PREFIX}.since" not in metadata_of(loaded(both.analyst)).properties
+    assert ssn(both.payroll) == ["SSN-0001", "SSN-0002"]
 
 
 def test_the_mask_null_needs_no_declaration(both: Clients, people: EncryptedTable) -> None:

@@ -2,6 +2,9 @@
 
 It takes the column as the newest schema that had it: its type, its comment and its place among its siblings' parent. It comes back as
 optional, since rows written meanwhile have no value. Expired snapshots do not matter, as long as the metadata has the schema.
+
+Files that were written meanwhile lack a protected column. Readers believe them after a protection that begins anew, which takes the
+column's key: declaration.py.
 """
 
 from __future__ import annotations
