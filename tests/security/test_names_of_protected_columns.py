@@ -260,13 +260,14 @@ def test_a_column_takes_no_name_by_the_field_id_of_another_one(both: Clients, tm
         loaded(both.payroll)
 
 
+@pytest.mark.parametrize("key", ["PARQUET:field_id", "iceberg.id"])
 @pytest.mark.parametrize("name", ["ssn", "SSN", "social"])
-def test_rows_give_a_name_to_no_other_column_by_their_field_ids(both: Clients, people: EncryptedTable, name: str) -> None:
+def test_rows_give_a_name_to_no_other_column_by_their_field_ids(both: Clients, people: EncryptedTable, name: str, key: str) -> None:
     """Rows of a file of another table have that one's ids. PyIceberg goes by them, and the values were in the clear in another column."""
     with people.update_schema() as change:
         change.rename_column("ssn", "social")
     note = people.refresh().schema().find_field("note").field_id
-    rows = pa.table([["SSN-0003"]], schema=pa.schema([pa.field(name, pa.string(), metadata={"PARQUET:field_id": str(note)})]))
+    rows = pa.table([["SSN-0003"]], schema=pa.schema([pa.field(name, pa.string(), metadata={key: str(note)})]))
 
     for given in (rows, rows.to_reader()):
         with pytest.raises(ConfigurationError, match=rf"column '{name}' of the rows has a field id"):
