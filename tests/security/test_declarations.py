@@ -20,7 +20,7 @@ from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table.update import RemovePropertiesUpdate, SetPropertiesUpdate, TableUpdate, update_table_metadata
 
 from tablecrypt import maintenance as m
-from tablecrypt.errors import ColumnKeyDeniedError, KeyIdChangedError, KeyNotFoundError, TablecryptError
+from tablecrypt.errors import ColumnKeyDeniedError, KeyIdChangedError, KeyNotFoundError, TablecryptError, TamperedFileError
 from tablecrypt.keys.column_declarations import ColumnDeclaration, Declarations, sealed
 from tablecrypt.keys.column_key_ring import ColumnKeyMaker
 from tablecrypt.keys.column_keys import ColumnPolicy
@@ -35,7 +35,17 @@ from tablecrypt_catalog import EncryptedSqlCatalog
 from tablecrypt_catalog.table_encryption import encryption_manager
 from tests.support.edited_metadata import edit_json
 from tests.support.lying_rest_server import LyingRestServer
-from tests.support.protected_tables import COLUMN_KEY, OTHER_COLUMN_KEY, SSN, TABLE_KEY, Clients, loaded, protected_table, write_only
+from tests.support.protected_tables import (
+    COLUMN_KEY,
+    OTHER_COLUMN_KEY,
+    SSN,
+    TABLE_KEY,
+    Clients,
+    loaded,
+    protected_table,
+    write_as_java_does,
+    write_only,
+)
 from tests.support.tables import metadata_of, metadata_path
 from tests.support.weakened_protection import BY_HAND, PREFIX
 
@@ -205,6 +215,26 @@ def test_a_column_that_comes_back_is_read_beside_rows_that_were_written_without_
     m.reencrypt(loaded(both.payroll), out_of_line=True)
     loaded(both.payroll).append(pa.table({"id": [4], "ssn": ["SSN-0004"]}))
     assert sorted(ssn(both.payroll), key=str) == [None, "SSN-0001", "SSN-0002", "SSN-0004"]
+
+
+@pytest.mark.parametrize("before", [True, False], ids=["before the drop", "after it"])
+def test_a_column_does_not_come_back_beside_values_that_somebody_has_put_in(both: Clients, people: EncryptedTable, before: bool) -> None:
+    """Readers refuse them while the column is there. Who brings it back believes files without it, and would have believed these."""
+    planted, earlier = pa.table({"id": [3], "ssn": ["planted"]}), loaded(both.analyst)
+    if before:
+        write_as_java_does(earlier, planted)
+    with loaded(both.analyst).update_schema() as change:
+        change.delete_column("ssn")
+    loaded(both.payroll).append(pa.table({"id": [4]}))
+    if not before:
+        write_as_java_does(loaded(both.analyst), planted, earlier)
+
+    with pytest.raises(TamperedFileError, match=r"may hold the protected column with field id 2 under the table's key.*Delete its rows"):
+        undelete(both.payroll)
+
+    loaded(both.payroll).delete("id = 3")
+    undelete(both.payroll)
+    assert sorted(ssn(both.payroll), key=str) == [None, "SSN-0001", "SSN-0002"]
 
 
 def test_a_column_that_was_dropped_by_mistake_comes_back_without_its_key(both: Clients, people: EncryptedTable) -> None:
