@@ -34,6 +34,7 @@ from tablecrypt.table.updates import AddEncryptionKeyUpdate, RemoveEncryptionKey
 from tablecrypt_catalog import EncryptedSqlCatalog
 from tablecrypt_catalog.table_encryption import encryption_manager
 from tests.support.edited_metadata import edit_json
+from tests.support.interrupted_catalog import InterruptedCatalog, at_commits
 from tests.support.lying_rest_server import LyingRestServer
 from tests.support.protected_tables import (
     COLUMN_KEY,
@@ -41,6 +42,7 @@ from tests.support.protected_tables import (
     SSN,
     TABLE_KEY,
     Clients,
+    clients,
     loaded,
     protected_table,
     write_as_java_does,
@@ -233,6 +235,20 @@ def test_a_column_does_not_come_back_beside_values_that_somebody_has_put_in(both
         undelete(both.payroll)
 
     loaded(both.payroll).delete("id = 3")
+    undelete(both.payroll)
+    assert sorted(ssn(both.payroll), key=str) == [None, "SSN-0001", "SSN-0002"]
+
+
+def test_a_column_comes_back_after_no_rows_that_land_meanwhile(tmp_path: Path) -> None:
+    both = clients(tmp_path, catalog_class=InterruptedCatalog)
+    protected_table(both.payroll, appends=[ROWS], **{"encryption.column-keys": f"{COLUMN_KEY}: ssn"})
+    with loaded(both.payroll).update_schema() as change:
+        change.delete_column("ssn")
+    late = [lambda: loaded(both.analyst).append(pa.table({"id": [3]}))]
+
+    with at_commits(before=lambda: late and late.pop()()), pytest.raises(CommitFailedException, match="since it was brought back"):
+        undelete(both.payroll)
+
     undelete(both.payroll)
     assert sorted(ssn(both.payroll), key=str) == [None, "SSN-0001", "SSN-0002"]
 

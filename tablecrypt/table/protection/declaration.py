@@ -41,7 +41,7 @@ from tablecrypt.keys.key_ring import is_kept_by_commits
 from tablecrypt.keys.manager import EncryptionManager
 from tablecrypt.kms.resilient import wrap_unopened
 from tablecrypt.table.protection.exposed_values import ShownPartitions
-from tablecrypt.table.protection.policy import check_sizes
+from tablecrypt.table.protection.policy import check_sizes, was_written_without
 from tablecrypt.table.protection.tags import check_undisputed, tagged_columns, tags_of
 from tablecrypt.table.protection.write_barrier import METRICS_PREFIX, WRITE_BARRIER, barrier_properties
 
@@ -198,16 +198,9 @@ def _returned(metadata: TableMetadata, policy: ColumnPolicy, before: Schema) -> 
     came_back = [
         replace(column, since=_last_sequence_number(metadata))
         for field_id, column in policy.columns.items()
-        if before.find_column_name(field_id) is None and _was_written_without(metadata, field_id)
+        if before.find_column_name(field_id) is None and was_written_without(metadata, field_id)
     ]
     return ColumnPolicy.of(came_back).to_properties()
-
-
-def _was_written_without(metadata: TableMetadata, field_id: int) -> bool:
-    schemas: dict[int | None, Schema] = {schema.schema_id: schema for schema in metadata.schemas}
-    of_snapshots = [schemas.get(snapshot.schema_id) for snapshot in metadata.snapshots]
-    # A snapshot that does not say by which schema it was written may be one.
-    return any(schema is None or schema.find_column_name(field_id) is None for schema in of_snapshots)
 
 
 def declared_by_removal(metadata: TableMetadata, removals: Iterable[str], of_catalog: Mapping[str, Any]) -> Declaration:
