@@ -194,7 +194,7 @@ class UniformParquetFile:
         if columns is not None:
             self.schema = pa.schema([field for field in self.schema if hidden_field_id(field.name) is None], self.schema.metadata)
         if columns is not None and columns.protected:
-            check_as_arrow_reads(self._footer, self.schema, columns.paths, location)
+            check_as_arrow_reads(self._footer, self.schema, columns.listed, location)
 
     @property
     def rows(self) -> int:

@@ -400,7 +400,7 @@ class EncryptedTransaction(TransactionAdapter):
         if not any(isinstance(update, SetCurrentSchemaUpdate) for update in updates):
             return ()
         metadata = update_table_metadata(self.table_metadata, updates)
-        declared = declared_by_schema(metadata, self._of_catalog)
+        declared = declared_by_schema(metadata, self._of_catalog, self.table_metadata.schema())
         self._check_declared(metadata, declared)
         return (SetPropertiesUpdate(updates=declared),) if declared else ()
 

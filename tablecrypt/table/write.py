@@ -44,13 +44,7 @@ from typing import Any, Final, Self, TypeAlias
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyiceberg.io.pyarrow import (
-    PYARROW_PARQUET_FIELD_ID_KEY,
-    ParquetFormatModel,
-    bin_pack_arrow_table,
-    pyarrow_to_schema,
-    schema_to_pyarrow,
-)
+from pyiceberg.io.pyarrow import ParquetFormatModel, bin_pack_arrow_table, pyarrow_to_schema, schema_to_pyarrow
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.partitioning import PartitionKey
 from pyiceberg.schema import Schema, index_by_name, sanitize_column_names
@@ -151,8 +145,8 @@ def _check_field_ids(table_metadata: TableMetadata, given: Schema) -> None:
         wrong += [each.name for each in taken]
     if wrong:
         raise ConfigurationError(
-            f"column {wrong[0]!r} of the rows has a field id (PARQUET:field_id) that is not the one of the table's column with that name: "
-            "the rows are another table's. Leave the ids out, so that columns are found by their names: "
+            f"column {wrong[0]!r} of the rows has a field id (PARQUET:field_id or iceberg.id) that is not the one of the table's column "
+            "with that name: the rows are another table's. Leave the ids out, so that columns are found by their names: "
             "pa.schema([field.remove_metadata() for field in rows.schema])"
         )
 
@@ -467,8 +461,8 @@ class DataFileWriter:
             downcast_ns_timestamp_to_us=downcast_ns,
             format_version=FORMAT_VERSION,
         )
-        # Without ids, columns are found by their names alone.
-        if all(PYARROW_PARQUET_FIELD_ID_KEY in (each.metadata or ()) for each in without_ours):
+        # PyIceberg takes ids from more than one entry of a field's metadata (Parquet's, ORC's). Without ids it goes by names alone.
+        if all(each.metadata for each in without_ours):
             _check_field_ids(table_metadata, arrow_file_schema)
         writer = cls(
             table_metadata=table_metadata,

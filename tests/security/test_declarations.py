@@ -20,11 +20,13 @@ from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table.update import RemovePropertiesUpdate, SetPropertiesUpdate, TableUpdate, update_table_metadata
 
 from tablecrypt import maintenance as m
-from tablecrypt.errors import ColumnKeyDeniedError, KeyIdChangedError, KeyNotFoundError, TablecryptError
+from tablecrypt.errors import ColumnKeyDeniedError, KeyIdChangedError, KeyNotFoundError, TablecryptError, TamperedFileError
 from tablecrypt.keys.column_declarations import ColumnDeclaration, Declarations, sealed
 from tablecrypt.keys.column_key_ring import ColumnKeyMaker
 from tablecrypt.keys.column_keys import ColumnPolicy
 from tablecrypt.keys.key_ring import ENTRY_PREFIX, GONE_PREFIX, EncryptedKey
+from tablecrypt.spark.sql.calls import Call
+from tablecrypt.spark.sql.procedures import PROCEDURES
 from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.protection.declaring import first_declarations
 from tablecrypt.table.table import EncryptedTable
@@ -32,8 +34,20 @@ from tablecrypt.table.updates import AddEncryptionKeyUpdate, RemoveEncryptionKey
 from tablecrypt_catalog import EncryptedSqlCatalog
 from tablecrypt_catalog.table_encryption import encryption_manager
 from tests.support.edited_metadata import edit_json
+from tests.support.interrupted_catalog import InterruptedCatalog, at_commits
 from tests.support.lying_rest_server import LyingRestServer
-from tests.support.protected_tables import COLUMN_KEY, OTHER_COLUMN_KEY, SSN, TABLE_KEY, Clients, loaded, protected_table, write_only
+from tests.support.protected_tables import (
+    COLUMN_KEY,
+    OTHER_COLUMN_KEY,
+    SSN,
+    TABLE_KEY,
+    Clients,
+    clients,
+    loaded,
+    protected_table,
+    write_as_java_does,
+    write_only,
+)
 from tests.support.tables import metadata_of, metadata_path
 from tests.support.weakened_protection import BY_HAND, PREFIX
 
@@ -182,6 +196,70 @@ def test_a_column_that_was_dropped_comes_under_no_key_of_somebody_else(both: Cli
 def _master_keys(both: Clients) -> set[str | None]:
     ring = metadata_of(loaded(both.payroll)).key_ring
     return {ring.master_key_id(each) for each in ring.column_keys if each.field_id == SSN}
+
+
+def undelete(catalog: EncryptedSqlCatalog) -> None:
+    list(PROCEDURES["undelete_column"].run(Call(catalog, "prod", ("db",), {"table": "db.people", "column": "ssn"})))
+
+
+def test_a_column_that_comes_back_is_read_beside_rows_that_were_written_without_it(both: Clients, people: EncryptedTable) -> None:
+    with people.update_schema() as change:
+        change.delete_column("ssn")
+    loaded(both.analyst).append(pa.table({"id": [3]}))
+
+    # Files without the hidden column are believed from then on, as after a declaration: it takes the same right.
+    with pytest.raises(ColumnKeyDeniedError, match="'ssn'"):
+        undelete(both.analyst)
+    undelete(both.payroll)
+
+    assert sorted(ssn(both.payroll), key=str) == [None, "SSN-0001", "SSN-0002"]
+    assert ssn(both.analyst) == [None] * 3
+    m.reencrypt(loaded(both.payroll), out_of_line=True)
+    loaded(both.payroll).append(pa.table({"id": [4], "ssn": ["SSN-0004"]}))
+    assert sorted(ssn(both.payroll), key=str) == [None, "SSN-0001", "SSN-0002", "SSN-0004"]
+
+
+@pytest.mark.parametrize("before", [True, False], ids=["before the drop", "after it"])
+def test_a_column_does_not_come_back_beside_values_that_somebody_has_put_in(both: Clients, people: EncryptedTable, before: bool) -> None:
+    """Readers refuse them while the column is there. Who brings it back believes files without it, and would have believed these."""
+    planted, earlier = pa.table({"id": [3], "ssn": ["planted"]}), loaded(both.analyst)
+    if before:
+        write_as_java_does(earlier, planted)
+    with loaded(both.analyst).update_schema() as change:
+        change.delete_column("ssn")
+    loaded(both.payroll).append(pa.table({"id": [4]}))
+    if not before:
+        write_as_java_does(loaded(both.analyst), planted, earlier)
+
+    with pytest.raises(TamperedFileError, match=r"may hold the protected column with field id 2 under the table's key.*Delete its rows"):
+        undelete(both.payroll)
+
+    loaded(both.payroll).delete("id = 3")
+    undelete(both.payroll)
+    assert sorted(ssn(both.payroll), key=str) == [None, "SSN-0001", "SSN-0002"]
+
+
+def test_a_column_comes_back_after_no_rows_that_land_meanwhile(tmp_path: Path) -> None:
+    both = clients(tmp_path, catalog_class=InterruptedCatalog)
+    protected_table(both.payroll, appends=[ROWS], **{"encryption.column-keys": f"{COLUMN_KEY}: ssn"})
+    with loaded(both.payroll).update_schema() as change:
+        change.delete_column("ssn")
+    late = [lambda: loaded(both.analyst).append(pa.table({"id": [3]}))]
+
+    with at_commits(before=lambda: late and late.pop()()), pytest.raises(CommitFailedException, match="since it was brought back"):
+        undelete(both.payroll)
+
+    undelete(both.payroll)
+    assert sorted(ssn(both.payroll), key=str) == [None, "SSN-0001", "SSN-0002"]
+
+
+def test_a_column_that_was_dropped_by_mistake_comes_back_without_its_key(both: Clients, people: EncryptedTable) -> None:
+    with people.update_schema() as change:
+        change.delete_column("ssn")
+    undelete(both.analyst)
+    assert metadata_of(loaded(both.analyst)).properties[f"{PREFIX}.key-id"] == COLUMN_KEY
+    assert f"{PREFIX}.since" not in metadata_of(loaded(both.analyst)).properties
+    assert ssn(both.payroll) == ["SSN-0001", "SSN-0002"]
 
 
 def test_the_mask_null_needs_no_declaration(both: Clients, people: EncryptedTable) -> None:

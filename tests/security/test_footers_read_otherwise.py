@@ -67,7 +67,7 @@ def node(footer: Struct, name: str) -> Struct:
     return next(each for each in footer.structs(FileMetaData.SCHEMA) if each.binary(SchemaElement.NAME) == name.encode())
 
 
-def set_arrow_schema(footer: Struct, **ids: int) -> None:
+def set_arrow_schema(footer: Struct, **ids: int | str) -> None:
     """Leave an Arrow schema in the footer that says these field ids, by the columns' names."""
 
     def field(name: str, kind: pa.DataType) -> pa.Field:
@@ -91,6 +91,16 @@ def id_in_the_arrow_schema(footer: Struct, _: list[list[Struct]]) -> None:
 def id_in_the_arrow_schema_inside_a_struct(footer: Struct, _: list[list[Struct]]) -> None:
     node(footer, "name").remove(SchemaElement.FIELD_ID)
     set_arrow_schema(footer, name=EMAIL)
+
+
+def id_in_other_digits(footer: Struct, _: list[list[Struct]]) -> None:
+    node(footer, "name").remove(SchemaElement.FIELD_ID)
+    set_arrow_schema(footer, name=f"0{EMAIL}")
+
+
+def id_of_no_column(footer: Struct, _: list[list[Struct]]) -> None:
+    node(footer, "note").remove(SchemaElement.FIELD_ID)
+    set_arrow_schema(footer, note=99)
 
 
 def negative_id(footer: Struct, _: list[list[Struct]]) -> None:
@@ -148,6 +158,8 @@ def struct_twice(footer: Struct, _: list[list[Struct]]) -> None:
 FOOTERS: Final[dict[str, Footer]] = {
     "an id that only the Arrow schema has": id_in_the_arrow_schema,
     "the same inside a struct": id_in_the_arrow_schema_inside_a_struct,
+    "the same in other digits": id_in_other_digits,
+    "the same of no column": id_of_no_column,
     "a negative id": negative_id,
     "an id of another kind of number": id_of_another_kind,
     "no id, and a name mapping": no_id,

@@ -33,7 +33,17 @@ from tablecrypt.table.updates import RemoveEncryptionKeyUpdate
 from tablecrypt_catalog import EncryptedSqlCatalog
 from tests.support.edited_metadata import put_as_next_version
 from tests.support.moved_names import EXCHANGED, MOVES, RENAMED_AND_ADDED, TEXT, Step, added, renamed, take
-from tests.support.protected_tables import COLUMN_KEY, EMAIL, SSN, Clients, declare, loaded, opened_by_table_key, protected_table
+from tests.support.protected_tables import (
+    COLUMN_KEY,
+    EMAIL,
+    OTHER_COLUMN_KEY,
+    SSN,
+    Clients,
+    declare,
+    loaded,
+    opened_by_table_key,
+    protected_table,
+)
 from tests.support.tables import metadata_of
 
 ROWS = pa.table({"id": [1, 2], "ssn": ["SSN-0001", "SSN-0002"], "note": ["a", "b"]})
@@ -199,6 +209,28 @@ def test_columns_under_one_key_exchange_no_names_where_others_would_see_more_by_
         take(transaction, EXCHANGED)
 
 
+@pytest.mark.parametrize("forgotten", [False, True], ids=["named in schemas", "named in declarations"])
+def test_a_column_is_shared_and_shredded_by_no_name_that_another_protected_one_had(both: Clients, tmp_path: Path, forgotten: bool) -> None:
+    """The analyst exchanges the names of two columns under one key before the owner gives one away, or ends it."""
+    table = protected_table(both.payroll, appends=[ROWS], **{"encryption.column-keys": f"{COLUMN_KEY}: ssn, note"})
+    note = table.schema().find_field("note").field_id
+    with loaded(both.analyst).transaction() as transaction:
+        take(transaction, EXCHANGED)
+    if forgotten:
+        forge(both, tmp_path, [], forgotten=True)
+
+    place, had = f"file://{tmp_path}/share", r"'note' is the column with field id 2, and column 'ssn'.* had that name"
+    with pytest.raises(ConfigurationError, match=had):
+        m.share(loaded(both.payroll), OTHER_COLUMN_KEY, place, columns={"note": COLUMN_KEY})
+    with pytest.raises(ConfigurationError, match=had):
+        m.shred_column(loaded(both.payroll), "note")
+
+    with loaded(both.payroll).transaction() as transaction:
+        take(transaction, [renamed("ssn", "remark")])
+    assert m.share(loaded(both.payroll), OTHER_COLUMN_KEY, place, columns={"remark": COLUMN_KEY}).withheld == ("note",)
+    assert m.shred_column(loaded(both.payroll), "remark", break_shares=True).field_id == note
+
+
 def test_a_column_takes_a_name_in_the_transaction_that_declares_it(people: EncryptedTable) -> None:
     with people.transaction() as transaction:
         take(transaction, RENAMED_AND_ADDED)
@@ -260,13 +292,14 @@ def test_a_column_takes_no_name_by_the_field_id_of_another_one(both: Clients, tm
         loaded(both.payroll)
 
 
+@pytest.mark.parametrize("key", ["PARQUET:field_id", "iceberg.id"])
 @pytest.mark.parametrize("name", ["ssn", "SSN", "social"])
-def test_rows_give_a_name_to_no_other_column_by_their_field_ids(both: Clients, people: EncryptedTable, name: str) -> None:
+def test_rows_give_a_name_to_no_other_column_by_their_field_ids(both: Clients, people: EncryptedTable, name: str, key: str) -> None:
     """Rows of a file of another table have that one's ids. PyIceberg goes by them, and the values were in the clear in another column."""
     with people.update_schema() as change:
         change.rename_column("ssn", "social")
     note = people.refresh().schema().find_field("note").field_id
-    rows = pa.table([["SSN-0003"]], schema=pa.schema([pa.field(name, pa.string(), metadata={"PARQUET:field_id": str(note)})]))
+    rows = pa.table([["SSN-0003"]], schema=pa.schema([pa.field(name, pa.string(), metadata={key: str(note)})]))
 
     for given in (rows, rows.to_reader()):
         with pytest.raises(ConfigurationError, match=rf"column '{name}' of the rows has a field id"):

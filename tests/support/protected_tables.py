@@ -153,9 +153,15 @@ def declare(table: Table, columns: str | None = None, **masks: str) -> None:
     table.transaction().set_properties({**keys, **by_name}).commit_transaction()
 
 
-def write_as_java_does(table: EncryptedTable, rows: pa.Table) -> None:
-    """Append a file as another engine writes it: every column is under the table's key, with its bounds in the manifest."""
-    metadata = metadata_of(table)
+def write_as_java_does(table: EncryptedTable, rows: pa.Table, earlier: EncryptedTable | None = None) -> None:
+    """Append a file as another engine writes it: every column is under the table's key, with its bounds in the manifest.
+
+    Args:
+        table: to which.
+        rows: the file's.
+        earlier: the table as its writer loaded it; None: as it is now.
+    """
+    metadata = metadata_of(earlier or table)
     properties = {name: value for name, value in metadata.properties.items() if not name.startswith(("encryption.column", "write."))}
     io = table.io
     files = write_data_files(metadata.model_copy(update={"properties": properties, "encryption_keys": []}), rows, io, io.manager)

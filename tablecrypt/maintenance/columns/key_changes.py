@@ -38,7 +38,7 @@ from tablecrypt.maintenance._shred_scrub import DRY_RUN, Scrubbed, after_scrub, 
 from tablecrypt.maintenance.operation import Counted, OperationResult, Progress, ProgressListener, no_progress, reload, require_encrypted
 from tablecrypt.printable import counted, shown
 from tablecrypt.table.metadata import EncryptedTableMetadata
-from tablecrypt.table.protection.authenticated import check_declared, undeclared_columns
+from tablecrypt.table.protection.authenticated import check_chosen, check_declared, undeclared_columns
 from tablecrypt.table.protection.declaring import declared_anew
 from tablecrypt.table.protection.policy import policy_of
 from tablecrypt.table.shares import SharedFiles, metadata_deleting_io
@@ -325,14 +325,15 @@ def shred_column(
 
     Raises:
         SharedFilesError, ShareRecordError: it was, or the record of a share cannot be read; nothing has changed.
-        ConfigurationError: the table is not encrypted, or the column was never protected; or the table has gc.enabled=false, or neither a
-            pin nor `delete_below` says where it lies.
+        ConfigurationError: the table is not encrypted, or the column was never protected, or another protected column had its name; or
+            the table has gc.enabled=false, or neither a pin nor `delete_below` says where it lies.
         ColumnKeyDeniedError, KmsError: another column shares the master key, whose keys cannot be wrapped again; nothing has changed.
         CommitFailedException: others committed too often in the meantime; nothing has changed.
     """
     fresh = reload(table)
     metadata = fresh.metadata
     field_id = _protected_field(metadata, column)
+    check_chosen(metadata, fresh.io, field_id, column)
     if dry_run:
         return _foretold(fresh, field_id, column, delete_below)
 

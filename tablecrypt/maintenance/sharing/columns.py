@@ -22,7 +22,7 @@ from tablecrypt.keys.given_deks import FileColumn, GivenDeks
 from tablecrypt.manifests.records import key_metadata_of
 from tablecrypt.parquet.protected.protected_layout import StoredHiddenColumns
 from tablecrypt.table.planning import EncryptedFileScanTask
-from tablecrypt.table.protection.authenticated import check_declared
+from tablecrypt.table.protection.authenticated import check_chosen, check_declared
 from tablecrypt.table.protection.policy import column_keys, unreadable
 from tablecrypt.table.shares import SharedColumn
 from tablecrypt.table.table import EncryptedTable
@@ -41,7 +41,8 @@ def named_columns(
         columns: by name, the partner's master key for it.
 
     Raises:
-        ConfigurationError: one is no column of the schema, or none that is protected, or no master key is named for it.
+        ConfigurationError: one is no column of the schema, or none that is protected, or no master key is named for it; or another
+            protected column had its name.
     """
     found = []
     for name, key_id in columns.items():
@@ -54,6 +55,7 @@ def named_columns(
             )
         if not key_id:
             raise ConfigurationError(f"no master key of the partner is named for column {name!r}")
+        check_chosen(table.metadata, table.io, field_id, name)
         found.append(SharedColumn(field_id, name, key_id))
     return tuple(sorted(found, key=lambda column: column.field_id))
 

@@ -38,7 +38,7 @@ from tablecrypt.parquet.chunk_modules import decrypt_chunk
 from tablecrypt.parquet.footer import StoredFooter, described, write_footer
 from tablecrypt.parquet.layout import Chunk, FileLayout, RowGroupLayout, Span
 from tablecrypt.parquet.modules import ModuleCipher
-from tablecrypt.parquet.protected.hidden_columns import of_shown_columns
+from tablecrypt.parquet.protected.hidden_columns import Leaf, of_shown_columns
 from tablecrypt.parquet.protected.placeholders import nulls_of_error_placeholder
 from tablecrypt.parquet.protected.protected_layout import ProtectedLayout
 from tablecrypt.parquet.storage import FileView, Sink, Source
@@ -81,13 +81,13 @@ class OpenedColumns:
     Attributes:
         protected: field ids of those that the file hides.
         masks: of the masked ones those whose placeholders hold masked values.
-        paths: of the columns that Arrow has to find in the file, or in the view.
+        listed: the columns that Arrow has to find in the file, or in the view.
         view: the file with opened hidden columns and error placeholders; None where nothing of it has to be opened.
     """
 
     protected: frozenset[int]
     masks: frozenset[int]
-    paths: list[str]
+    listed: list[Leaf]
     view: OpenedView | None
 
 
@@ -115,7 +115,7 @@ def open_columns(file: pa.NativeFile, footer: StoredFooter, key_metadata: Standa
     replaced |= {hidden.placeholder: hidden.placeholder for hidden in leaves if hidden.field_id in nulls}
     view = OpenedView(file, layout.file, replaced, layout.cipher(key_metadata.encryption_key)) if replaced else None
 
-    return OpenedColumns(layout.protected, masks, layout.listed_paths, view)
+    return OpenedColumns(layout.protected, masks, layout.listed, view)
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,6 +40,7 @@ from tablecrypt.parquet.modules import ModuleCipher
 from tablecrypt.parquet.protected.hidden_arrays import FIELD_ID_KEY
 from tablecrypt.parquet.protected.hidden_columns import (
     HiddenLeaf,
+    Leaf,
     bound_schemas,
     hidden_field_id,
     hidden_leaves_among,
@@ -134,10 +135,10 @@ class ProtectedLayout:
         self._check_keys()
 
     @property
-    def listed_paths(self) -> list[str]:
-        """The dotted paths of the columns that the footer lists, in their order: those that Arrow has to find."""
+    def listed(self) -> list[Leaf]:
+        """The columns that the footer lists, in their order: those that Arrow has to find."""
         is_apart = self.file.holds_columns_apart
-        return [".".join(leaf.path) for leaf in self.leaves if not is_apart or leaf.hidden_field_id is None]
+        return [leaf for leaf in self.leaves if not is_apart or leaf.hidden_field_id is None]
 
     def stored(self, wanted: Collection[int] = ()) -> StoredHiddenColumns:
         """Return what the file says of protected columns.
@@ -185,7 +186,7 @@ class ProtectedLayout:
         listed.set(FileMetaData.ROW_GROUPS, thrift.LIST, [])
         try:
             opened = pq.ParquetFile(pa.BufferReader(PLAIN_MAGIC + plain_end(listed)))
-            check_as_arrow_reads(opened.metadata, opened.schema_arrow, self.listed_paths, location)
+            check_as_arrow_reads(opened.metadata, opened.schema_arrow, self.listed, location)
         except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
             raise FormatError(f"{location}: the schema in the footer is malformed: {error}") from error
 
@@ -228,20 +229,20 @@ class ProtectedLayout:
         return known
 
 
-def check_as_arrow_reads(footer: pq.FileMetaData, columns: Iterable[pa.Field], paths: Sequence[str], location: str) -> None:
+def check_as_arrow_reads(footer: pq.FileMetaData, columns: Iterable[pa.Field], leaves: Sequence[Leaf], location: str) -> None:
     """Check that what Arrow found in a footer is what was checked of it.
 
     Args:
         footer: of the file or its view, as Arrow has opened it.
         columns: as Arrow gives them.
-        paths: of the leaves that were checked.
+        leaves: the columns that were checked.
         location: names the file in errors.
 
     Raises:
         TamperedFileError: it is something else, or a column has no field id, or the name or field id of another one.
     """
     found = [footer.schema.column(at).path for at in range(footer.num_columns)]
-    if found != list(paths):
+    if found != [".".join(leaf.path) for leaf in leaves]:
         raise TamperedFileError(location, "has other columns for Arrow than its schema says")
 
     shown = [column for column in columns if hidden_field_id(column.name) is None]
@@ -249,11 +250,26 @@ def check_as_arrow_reads(footer: pq.FileMetaData, columns: Iterable[pa.Field], p
     if None in ids or len({*ids}) < len(ids) or not _have_own_names(shown):
         raise TamperedFileError(location, "has a column without a field id, or with the name or field id of another one")
 
+    # Where the schema has no id of a column, Arrow has the one that a note in the footer gives it. Readers take `02` for 2 there.
+    checked = [tuple(str(each).encode() for each in leaf.field_ids) for leaf in leaves if leaf.hidden_field_id is None]
+    if list(_ids_of_leaves(shown)) != checked:
+        raise TamperedFileError(location, "has other field ids for Arrow than its schema says")
+
 
 def _field_ids(fields: Iterable[pa.Field]) -> Iterator[bytes | None]:
     for field in fields:
         yield (field.metadata or {}).get(FIELD_ID_KEY)
         yield from _field_ids(_fields_in(field.type))
+
+
+def _ids_of_leaves(fields: Iterable[pa.Field], above: tuple[bytes, ...] = ()) -> Iterator[tuple[bytes, ...]]:
+    """Yield the field ids on the way to each column that has none in it."""
+    for field in fields:
+        ids = (*above, (field.metadata or {}).get(FIELD_ID_KEY, b""))
+        if inner := _fields_in(field.type):
+            yield from _ids_of_leaves(inner, ids)
+        else:
+            yield ids
 
 
 def _have_own_names(fields: Sequence[pa.Field]) -> bool:

@@ -20,7 +20,7 @@ from typing import Final
 
 from pyiceberg.table.metadata import TableMetadata
 
-from tablecrypt.errors import ColumnKeyDeniedError, KeyIdChangedError, KmsAccessDeniedError, KmsError, TablecryptError
+from tablecrypt.errors import ColumnKeyDeniedError, ConfigurationError, KeyIdChangedError, KmsAccessDeniedError, KmsError, TablecryptError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.keys.column_declarations import FORMER, KEY, MASK, PROTECTION, SINCE, UNTIL, ColumnDeclaration, Declarations, weakened
 from tablecrypt.keys.column_key_ring import ColumnKeyMaker
@@ -28,7 +28,7 @@ from tablecrypt.keys.column_keys import COLUMN_PREFIX, DECLARED_KEYS, DECLARED_M
 from tablecrypt.keys.column_lookup import KeyedColumn
 from tablecrypt.keys.key_ring import KeyRing
 from tablecrypt.table.metadata import EncryptedTableMetadata
-from tablecrypt.table.protection.policy import folded, protection_of_leaves, taken_message, taken_names
+from tablecrypt.table.protection.policy import folded, names_of_protected, protection_of_leaves, taken_message, taken_names
 from tablecrypt.table.table_files import TableFileIO
 
 _PROPERTY_OF: Final = {PROTECTION: "key-id", KEY: "key-id", MASK: "mask", SINCE: "since", FORMER: "former-key-id", UNTIL: "former-until"}
@@ -55,6 +55,34 @@ def check_declared(metadata: TableMetadata, io: EncryptingFileIO, field_ids: Ite
         if writing:
             for error in _names_taken(metadata, io.manager.columns).values():
                 raise error
+
+
+def check_chosen(metadata: EncryptedTableMetadata, io: TableFileIO, field_id: int, name: str) -> None:
+    """Check that the name by which a user chose a protected column was never that of another one.
+
+    Whoever may commit can have two columns under one key exchange their names. Who has that key reads both, and loses nothing; but what
+    gives away or destroys one of them would reach the other.
+
+    Args:
+        metadata: the table's.
+        io: the table's; opens declarations, where this user may use the keys.
+        field_id: the column that has the name.
+        name: as the user says it.
+
+    Raises:
+        ConfigurationError: another protected column has or had the name.
+        KmsError: the KMS failed.
+    """
+    declarations = Declarations(io.manager.columns, metadata.key_ring, str(metadata.table_uuid))
+    of_schemas = names_of_protected(metadata)
+    for other in sorted({*of_schemas, *(entry.field_id for entry in metadata.key_ring.column_keys)} - {field_id}):
+        # Those of declarations too: whoever edits metadata can take out the schemas that had them.
+        if folded(name) in of_schemas.get(other, frozenset()) | set(map(folded, _names_in(declarations.newest(other)))):
+            raise ConfigurationError(
+                f"{metadata.location}: {name!r} is the column with field id {field_id}, and {metadata.key_ring.column(other)} had that "
+                "name: somebody may have exchanged them. See which values it has, give it a name that no other protected column had, and "
+                "use that"
+            )
 
 
 def undeclared_columns(
@@ -132,7 +160,7 @@ def _names_taken(metadata: EncryptedTableMetadata, maker: ColumnKeyMaker) -> dic
 
     for field_id in sorted({*owners, *(entry.field_id for entry in metadata.key_ring.column_keys)}):
         found = declarations.newest(field_id)
-        declared = {name for newest in found.values() for each in newest for name in each.names}
+        declared = _names_in(found)
         # Whoever may commit can drop a column and remove its properties. Its name would go with them, and others write by names.
         if not policy.master_keys(field_id):
             if (column := _still_protected(field_id, found)) is None:
@@ -147,6 +175,10 @@ def _names_taken(metadata: EncryptedTableMetadata, maker: ColumnKeyMaker) -> dic
         )
         for taken in taken_names(names, ColumnPolicy(owners), protection_of_leaves(policy, schema).items())
     }
+
+
+def _names_in(found: Mapping[str, tuple[ColumnDeclaration, ...]]) -> set[str]:
+    return {name for newest in found.values() for each in newest for name in each.names}
 
 
 def _still_protected(field_id: int, found: Mapping[str, tuple[ColumnDeclaration, ...]]) -> ProtectedColumn | None:

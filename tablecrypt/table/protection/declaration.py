@@ -41,7 +41,7 @@ from tablecrypt.keys.key_ring import is_kept_by_commits
 from tablecrypt.keys.manager import EncryptionManager
 from tablecrypt.kms.resilient import wrap_unopened
 from tablecrypt.table.protection.exposed_values import ShownPartitions
-from tablecrypt.table.protection.policy import check_sizes
+from tablecrypt.table.protection.policy import check_sizes, was_written_without
 from tablecrypt.table.protection.tags import check_undisputed, tagged_columns, tags_of
 from tablecrypt.table.protection.write_barrier import METRICS_PREFIX, WRITE_BARRIER, barrier_properties
 
@@ -158,14 +158,15 @@ def _check_tags(metadata: TableMetadata, of_catalog: Mapping[str, Any], given: M
     check_undisputed(schema, of_catalog, metadata.properties, _named(earlier, given, schema), given)
 
 
-def declared_by_schema(metadata: TableMetadata, of_catalog: Mapping[str, Any]) -> dict[str, str]:
-    """Return the properties to set after a change of the schema: for columns that have tags and no protection, and for renamed ones.
+def declared_by_schema(metadata: TableMetadata, of_catalog: Mapping[str, Any], before: Schema) -> dict[str, str]:
+    """Return the properties to set after a change of the schema: for tagged columns, for renamed ones, and for those that came back.
 
     The engine write barrier names columns whose metrics Java must leave out, and it names them by name.
 
     Args:
         metadata: the table's, with the schema that is staged.
         of_catalog: the catalog's properties.
+        before: the schema that it had.
 
     Raises:
         ConfigurationError: tags cannot be read, or contradict each other.
@@ -177,13 +178,29 @@ def declared_by_schema(metadata: TableMetadata, of_catalog: Mapping[str, Any]) -
     if not is_tagged and not policy:
         return {}
 
-    declared = _declared(metadata.properties, {}, metadata.schema(), _last_sequence_number(metadata), tags).updates
+    returned = _returned(metadata, policy, before)
+    declared = _declared({**metadata.properties, **returned}, {}, metadata.schema(), _last_sequence_number(metadata), tags).updates
     if not is_tagged:
-        return {name: value for name, value in declared.items() if name.startswith(METRICS_PREFIX) and name not in metadata.properties}
+        barrier = {name: value for name, value in declared.items() if name.startswith(METRICS_PREFIX) and name not in metadata.properties}
+        return {**barrier, **returned}
 
     _log_unreached(metadata, ColumnPolicy.from_properties({**metadata.properties, **declared}))
 
     return {name: value for name, value in declared.items() if metadata.properties.get(name) != value}
+
+
+def _returned(metadata: TableMetadata, policy: ColumnPolicy, before: Schema) -> dict[str, str]:
+    """Return until when files lack protected columns that were dropped and come back, as properties.
+
+    Files that were written in between lack the column, and readers refuse such a file if nobody has said that it may. To say so takes the
+    column's key (declaring.py): others could else drop a column, add files with values of theirs in the clear, and have it back.
+    """
+    came_back = [
+        replace(column, since=_last_sequence_number(metadata))
+        for field_id, column in policy.columns.items()
+        if before.find_column_name(field_id) is None and was_written_without(metadata, field_id)
+    ]
+    return ColumnPolicy.of(came_back).to_properties()
 
 
 def declared_by_removal(metadata: TableMetadata, removals: Iterable[str], of_catalog: Mapping[str, Any]) -> Declaration:

@@ -13,9 +13,9 @@ The rules, held for every commit:
     3. A name that a protected column has or had belongs to it: see below.
     4. What the manifest list of the snapshot before says was protected is protected, or was declared otherwise since. The list is encrypted
        and authenticated, properties and `encryption-keys` are neither: whoever removes both cannot remove this. Each list says so anew.
-    5. A column that becomes protected says by `since` that all snapshots so far may have files without it, and one that comes under
-       another master key by `former-until` that they may have files under the former. A declaration that was staged before another
-       writer's commit does not: readers would refuse that writer's rows.
+    5. A column that becomes protected, or comes back after a drop beside rows that were written without it, says by `since` that all
+       snapshots so far may have files without it, and one that comes under another master key by `former-until` that they may have files
+       under the former. A declaration that was staged before another writer's commit does not: readers would refuse that writer's rows.
     6. Pages, row groups and files are not set to few rows: whoever has the table's key sees how long each page of a hidden column is, and
        a page with one row tells how long its value is, and whether it is null. These settings have a floor, and smaller ones are refused
        where they are set and where files are written; an append of one row still makes a file of one row.
@@ -68,7 +68,7 @@ from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.types import IcebergType, ListType, MapType, StructType
 
 from tablecrypt import properties as names
-from tablecrypt.errors import ColumnKeyDeniedError, ConfigurationError, KeyIdChangedError
+from tablecrypt.errors import ColumnKeyDeniedError, ConfigurationError, KeyIdChangedError, column_shown
 from tablecrypt.keys.column_keys import ColumnKeys, ColumnMask, ColumnPolicy, ProtectedColumn, is_from_before
 from tablecrypt.keys.former_keys import FormerKey
 from tablecrypt.keys.key_ring import KeyRing
@@ -240,12 +240,22 @@ def _check_files_from_before(earlier: ColumnPolicy, policy: ColumnPolicy, before
         return
 
     for field_id, column in policy.columns.items():
-        is_new = field_id not in earlier.columns
+        comes_back = before.schema().find_column_name(field_id) is None and was_written_without(before, field_id)
+        is_new = field_id not in earlier.columns or comes_back
         if (is_new and not is_from_before(column.since, newest)) or _ends_too_early(earlier, policy.former.get(field_id), column, newest):
+            shown = column_shown(field_id, before.schema().find_column_name(field_id))
             raise CommitFailedException(
-                f"{before.location}: rows were committed since the protection of column {before.schema().find_column_name(field_id)!r} was "
-                "declared; nothing was committed. Load the table and declare it again"
+                f"{before.location}: rows were committed since the protection of {shown} was declared, or since it was brought back; "
+                "nothing was committed. Load the table and do that again"
             )
+
+
+def was_written_without(metadata: TableMetadata, field_id: int) -> bool:
+    """Whether a snapshot of the table has another schema than one with this column."""
+    schemas: dict[int | None, Schema] = {schema.schema_id: schema for schema in metadata.schemas}
+    of_snapshots = [schemas.get(snapshot.schema_id) for snapshot in metadata.snapshots]
+    # A snapshot that does not say by which schema it was written may be one.
+    return any(schema is None or schema.find_column_name(field_id) is None for schema in of_snapshots)
 
 
 def _ends_too_early(earlier: ColumnPolicy, former: FormerKey | None, column: ProtectedColumn, newest: int) -> bool:
