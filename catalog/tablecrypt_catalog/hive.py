@@ -153,11 +153,39 @@ class ServerTraits:
         """Whether the server honours an expected parameter; None before the first commit."""
 
 
+class WholeAnswers:
+    """One connection that knows whether the last answer was read to its end: what is left of it would pass for the answer to the next call.
+
+    Attributes:
+        is_between_calls: False during a call, and for ever after one that was interrupted.
+    """
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self.is_between_calls = True
+
+    def __getattr__(self, name: str) -> Any:
+        call = getattr(self._client, name)
+
+        def ask(*arguments: Any, **named: Any) -> Any:
+            self.is_between_calls = False
+            try:
+                answer = call(*arguments, **named)
+            except TException:
+                # An answer too, or the end of the connection, which the next call tells.
+                self.is_between_calls = True
+                raise
+            self.is_between_calls = True
+            return answer
+
+        return ask
+
+
 class SwappingClient:
     """One connection. Every call but those below goes through as it is."""
 
     def __init__(self, client: Client, traits: ServerTraits) -> None:
-        self._client = client
+        self._client = WholeAnswers(client)
         self._traits = traits
         self._read: dict[tuple[str, str], HiveTable] = {}
         self.lock_asked_for: LockRequest | None = None
@@ -168,7 +196,7 @@ class SwappingClient:
 
     def get_table(self, dbname: str, tbl_name: str) -> HiveTable:
         """Return a table's entry, and remember what it was: the caller may change the one it gets."""
-        entry = self._client.get_table(dbname=dbname, tbl_name=tbl_name)
+        entry: HiveTable = self._client.get_table(dbname=dbname, tbl_name=tbl_name)
         self._read[dbname, tbl_name] = copy.deepcopy(entry)
         return entry
 
@@ -206,10 +234,16 @@ class SwappingClient:
         """Ask for a lock, under a name by which it is found if the answer is lost."""
         request.agentInfo = f"tablecrypt-{uuid.uuid4()}"
         self.lock_asked_for = request
-        return self._client.lock(request)
+        return cast("LockResponse", self._client.lock(request))
 
     def unlock(self, request: UnlockRequest) -> None:
-        """Give a lock back. A lock that cannot be given back times out by itself, and must not hide how the commit ended."""
+        """Give a lock back. A lock that cannot be given back times out by itself, and must not hide how the commit ended.
+
+        After a call that was interrupted it is left to `end_use`: here one would wait, perhaps for ever, for the rest of another answer.
+        """
+        if not self._client.is_between_calls:
+            return
+
         try:
             self._client.unlock(request)
         except (TException, OSError) as error:

@@ -386,6 +386,20 @@ def test_an_interrupted_commit_leaves_no_lock(hive_metastore: HiveMetastore, tab
     assert table.scan().count() == before + ROWS.num_rows
 
 
+@pytest.mark.parametrize("event", ["call", "return"])
+def test_a_commit_that_is_interrupted_in_the_middle_of_an_answer_ends(
+    hive_metastore: HiveMetastore, table: EncryptedTable, event: str
+) -> None:
+    """The rest of that answer would be read as the one to the next request, for as long as bytes are missing: for ever."""
+    database, name = table.name()
+    with pytest.raises(KeyboardInterrupt), interrupted_in("alter_table_with_environment_context_result.read", 1, event):
+        table.append(ROWS)
+
+    with hive_metastore.client() as client:
+        assert client.show_locks(ShowLocksRequest(dbname=database, tablename=name)).locks == []
+    assert table.refresh().scan().count() == 2 * ROWS.num_rows
+
+
 def test_the_locks_of_others_stay_where_a_commit_is_interrupted(hive_metastore: HiveMetastore, table: EncryptedTable) -> None:
     database, name = table.name()
     component = LockComponent(type=LockType.SHARED_READ, level=LockLevel.TABLE, dbname=database, tablename=name, isTransactional=True)
