@@ -24,8 +24,10 @@ from __future__ import annotations
 import copy
 import logging
 import time
+import uuid
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from typing import Any, Final, cast
 
 from tablecrypt_catalog._pyiceberg.hive import HiveCatalogAdapter  # first: it says which extra brings the client of the metastore
@@ -33,7 +35,16 @@ from tablecrypt_catalog._pyiceberg.metastore import Commit
 
 # isort: split
 from hive_metastore.ThriftHiveMetastore import Client
-from hive_metastore.ttypes import CheckLockRequest, EnvironmentContext, LockResponse, LockState, MetaException, UnlockRequest
+from hive_metastore.ttypes import (
+    CheckLockRequest,
+    EnvironmentContext,
+    LockRequest,
+    LockResponse,
+    LockState,
+    MetaException,
+    ShowLocksRequest,
+    UnlockRequest,
+)
 from hive_metastore.ttypes import Table as HiveTable
 from pyiceberg.catalog import ICEBERG, METADATA_LOCATION, TABLE_TYPE
 from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException, WaitingForLockException
@@ -55,6 +66,8 @@ _MODIFIED: Final = "The table has been modified"
 _NEVER_A_LOCATION: Final = "tablecrypt asks whether this server compares before it swaps"
 logger = logging.getLogger(__name__)
 _READS_OF_A_MOVING_ENTRY: Final = 4
+_PAUSES_FOR_A_LOST_LOCK: Final = (0.0, 0.1, 0.2, 0.4)
+"""Seconds before each look for a lock whose answer was not read."""
 
 
 class EncryptedHiveCatalog(PinnedEntries, HiveCatalogAdapter):
@@ -73,6 +86,19 @@ class EncryptedHiveCatalog(PinnedEntries, HiveCatalogAdapter):
     def guarded(self, client: Client) -> Client:
         """Return a connection that swaps by comparison."""
         return cast("Client", SwappingClient(client, self._traits))
+
+    def end_use(self, client: Client, connect: Callable[[], AbstractContextManager[Client]]) -> None:
+        """Give back a lock that the use of a connection left, as where it was interrupted."""
+        lock = cast("SwappingClient", client).lock_asked_for
+        if lock is None:
+            return
+
+        try:
+            with connect() as another:
+                give_back(another, lock)
+        # It must not hide how the commit ended.
+        except (TException, OSError) as error:
+            logger.warning("a Hive lock could not be released and will time out: %s", error)
 
     def table_of_entry(self, entry: HiveTable) -> Table:
         """Return the table that an entry points to.
@@ -127,20 +153,50 @@ class ServerTraits:
         """Whether the server honours an expected parameter; None before the first commit."""
 
 
+class WholeAnswers:
+    """One connection that knows whether the last answer was read to its end: what is left of it would pass for the answer to the next call.
+
+    Attributes:
+        is_between_calls: False during a call, and for ever after one that was interrupted.
+    """
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self.is_between_calls = True
+
+    def __getattr__(self, name: str) -> Any:
+        call = getattr(self._client, name)
+
+        def ask(*arguments: Any, **named: Any) -> Any:
+            self.is_between_calls = False
+            try:
+                answer = call(*arguments, **named)
+            except TException:
+                # An answer too, or the end of the connection, which the next call tells.
+                self.is_between_calls = True
+                raise
+            self.is_between_calls = True
+            return answer
+
+        return ask
+
+
 class SwappingClient:
     """One connection. Every call but those below goes through as it is."""
 
     def __init__(self, client: Client, traits: ServerTraits) -> None:
-        self._client = client
+        self._client = WholeAnswers(client)
         self._traits = traits
         self._read: dict[tuple[str, str], HiveTable] = {}
+        self.lock_asked_for: LockRequest | None = None
+        """The request for a lock that was not given back: whether the metastore granted it may not be known."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._client, name)
 
     def get_table(self, dbname: str, tbl_name: str) -> HiveTable:
         """Return a table's entry, and remember what it was: the caller may change the one it gets."""
-        entry = self._client.get_table(dbname=dbname, tbl_name=tbl_name)
+        entry: HiveTable = self._client.get_table(dbname=dbname, tbl_name=tbl_name)
         self._read[dbname, tbl_name] = copy.deepcopy(entry)
         return entry
 
@@ -174,12 +230,26 @@ class SwappingClient:
                 f"and the connection broke before it answered: {error}"
             ) from error
 
+    def lock(self, request: LockRequest) -> LockResponse:
+        """Ask for a lock, under a name by which it is found if the answer is lost."""
+        request.agentInfo = f"tablecrypt-{uuid.uuid4()}"
+        self.lock_asked_for = request
+        return cast("LockResponse", self._client.lock(request))
+
     def unlock(self, request: UnlockRequest) -> None:
-        """Give a lock back. A lock that cannot be given back times out by itself, and must not hide how the commit ended."""
+        """Give a lock back. A lock that cannot be given back times out by itself, and must not hide how the commit ended.
+
+        After a call that was interrupted it is left to `end_use`: here one would wait, perhaps for ever, for the rest of another answer.
+        """
+        if not self._client.is_between_calls:
+            return
+
         try:
             self._client.unlock(request)
         except (TException, OSError) as error:
             logger.warning("Hive lock %s could not be released and will time out: %s", request.lockid, error)
+        # Not after Ctrl-C: then nobody knows whether the metastore was told.
+        self.lock_asked_for = None
 
     def _find_out_whether_it_compares(self, dbname: str, tbl_name: str, read: HiveTable) -> bool:
         # A server that ignores the expectation writes back what is there already.
@@ -229,6 +299,17 @@ class SwappingClient:
         raise CommitStateUnknownException(
             f"{new_tbl.dbName}.{new_tbl.tableName}: the metastore failed on the way to {wanted}: {error.message}"
         ) from error
+
+
+def give_back(client: Client, request: LockRequest) -> None:
+    """Give back what a request for a lock left in the metastore, which may be about to grant it."""
+    (component,) = request.component
+    for pause in _PAUSES_FOR_A_LOST_LOCK:
+        time.sleep(pause)
+        found = client.show_locks(ShowLocksRequest(dbname=component.dbname, tablename=component.tablename)).locks
+        if left := [each.lockid for each in found or () if each.agentInfo == request.agentInfo]:
+            client.unlock(UnlockRequest(lockid=left[0]))
+            return
 
 
 def wait_for_lock(client: Client, lock_id: int, table: str, pauses: Iterator[float]) -> LockResponse:

@@ -87,12 +87,8 @@ class AvroBlocks:
 
         try:
             return decompress_block(self._codec, stored, max(LARGE_BLOCK, _RATIO * len(stored)))
-        except FormatError:
-            raise
         except ImportError as error:
             raise MissingExtraError(str(error)) from error
-        except Exception as error:  # each codec's library has its own exception classes
-            raise FormatError(f"a block cannot be decompressed: {error}") from error
 
     def _read(self, schema: Any) -> dict[str, Any]:
         return cast("dict[str, Any]", fastavro.schemaless_reader(self._source, schema, None))

@@ -90,6 +90,7 @@ AVRO_ERRORS: Final = (
     zlib.error,
 )
 """What comes of bytes that are no Avro, whoever decodes them."""
+_CODEC_ERRORS: Final = (*AVRO_ERRORS, OSError, pa.ArrowException)
 _DECODING_ERRORS: Final = (*AVRO_ERRORS, ResolveError, RuntimeError)
 BLOCK_BYTES: Final = 64_000
 """Of uncompressed records, after which a writer closes a block."""
@@ -100,8 +101,20 @@ R = TypeVar("R", bound=StructProtocol)
 
 
 def decompress_block(codec: str, compressed: bytes, limit: int) -> bytes:
-    """Return what a block of at most `limit` bytes holds; `codec` is one of PyIceberg's KNOWN_CODECS but null."""
-    block = _CODECS[codec](compressed, limit)
+    """Return what a block of at most `limit` bytes holds; `codec` is one of PyIceberg's KNOWN_CODECS but null.
+
+    Raises:
+        FormatError: it does not decompress, or holds more.
+        ImportError: the codec's library is not installed.
+    """
+    try:
+        block = _CODECS[codec](compressed, limit)
+    # A signal's handler that bounds the time of a call may raise here, and its error is not the file's: so codecs' errors go by name.
+    except (FormatError, TimeoutError):
+        raise
+    except _CODEC_ERRORS as error:
+        raise FormatError(f"an Avro block cannot be decompressed: {error}") from error
+
     if len(block) > limit:
         raise FormatError(f"an Avro block holds more than {limit} bytes when it is decompressed; no writer makes such a block")
     return block
@@ -119,12 +132,15 @@ def _bzip2(compressed: bytes, limit: int) -> bytes:
 
 
 def _zstandard(compressed: bytes, limit: int) -> bytes:
-    from zstandard import ZstdDecompressor
+    from zstandard import ZstdDecompressor, ZstdError
 
     block = bytearray()
-    with ZstdDecompressor(max_window_size=_MAX_WINDOW).stream_reader(BytesIO(compressed)) as stream:
-        while len(block) <= limit and (chunk := stream.read(min(limit + 1 - len(block), _MAX_WINDOW))):
-            block += chunk
+    try:
+        with ZstdDecompressor(max_window_size=_MAX_WINDOW).stream_reader(BytesIO(compressed)) as stream:
+            while len(block) <= limit and (chunk := stream.read(min(limit + 1 - len(block), _MAX_WINDOW))):
+                block += chunk
+    except ZstdError as error:
+        raise FormatError(f"an Avro block cannot be decompressed: {error}") from error
     return bytes(block)
 
 
@@ -292,8 +308,6 @@ class AvroContainer(Generic[R]):
             raise FormatError(f"{self.location}: {error}") from error
         except ImportError as error:
             raise MissingExtraError(f"{self.location}: {error}") from error
-        except Exception as error:  # each codec's library has its own exception classes
-            raise FormatError(f"{self.location}: an Avro block cannot be decompressed: {error}") from error
 
     def _find_codec(self) -> str:
         name = self.metadata.get(AVRO_CODEC_KEY, "null")

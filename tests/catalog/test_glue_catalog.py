@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 from pyiceberg.catalog.glue import GlueCatalog
-from pyiceberg.exceptions import CommitFailedException, NoSuchTableError, TableAlreadyExistsError
+from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException, NoSuchTableError, TableAlreadyExistsError
 from pyiceberg.table import Table
 from pyiceberg.types import DoubleType
 
@@ -467,6 +467,30 @@ def test_a_client_side_pin_file_works_beside_the_parameters(aws: AwsServer, buck
     assert entry["identifier"] == [database, "u"]
     assert entry["last-sequence-number"] == 2
     assert entry["retired-keks"] == ["0" * 64]
+
+
+def test_a_table_that_is_renamed_in_the_middle_of_a_commit_takes_commits_under_its_new_name_alone(
+    catalog: EncryptedGlueCatalog, database: str, table: Table
+) -> None:
+    renames = [f"{database}.u"]
+
+    class Overtaken(EncryptedGlueCatalog):
+        """Another renames the table between reading its entry and replacing it."""
+
+        def stage_commit(self, *arguments: Any) -> Any:
+            staged = super().stage_commit(*arguments)
+            if renames:
+                catalog.rename_table(table.name(), renames.pop())
+            return staged
+
+    overtaken = Overtaken(catalog.name, **catalog.properties)
+    check_version_ids(overtaken)
+    with pytest.raises((NoSuchTableError, CommitStateUnknownException)):
+        overtaken.load_table(table.name()).append(ROWS)
+
+    assert catalog.list_tables(database) == [(database, "u")]
+    catalog.load_table(f"{database}.u").append(ROWS)
+    assert catalog.load_table(f"{database}.u").scan().to_arrow().num_rows == 2 * ROWS.num_rows
 
 
 class S3TablesCatalog(EncryptedGlueCatalog):

@@ -13,6 +13,7 @@ from typing import Any, cast
 import pyarrow as pa
 import pytest
 from hive_metastore.ThriftHiveMetastore import Client
+from hive_metastore.ttypes import LockComponent, LockLevel, LockRequest, LockType, ShowLocksRequest, UnlockRequest
 from pyiceberg.catalog.hive import HiveCatalog
 from pyiceberg.exceptions import CommitStateUnknownException, TableAlreadyExistsError
 from pyiceberg.table import Table
@@ -30,6 +31,7 @@ from tests.support.aws import AwsServer
 from tests.support.compare import assert_same_rows
 from tests.support.edited_metadata import edit_json
 from tests.support.hive import HiveMetastore, encrypted_hive_catalog
+from tests.support.interruptions import interrupted_in
 from tests.support.plaintext import CANARY
 from tests.support.protected_tables import Clients, clients, declare, loaded, opened_by_table_key, protected_table
 from tests.support.tables import ENCRYPTED, MASTER_KEY, ROWS, ids, metadata_of, metadata_path, new_table
@@ -365,6 +367,50 @@ def test_whoever_may_commit_weakens_no_protected_column_and_takes_no_name(hive_m
     with pytest.raises(KeyIdChangedError, match="masked by null"):
         loaded(both.payroll, name).scan(selected_fields=("ssn",)).to_arrow()
     assert not any(CANARY.encode() in each for each in opened_by_table_key(loaded(both.analyst, name)))
+
+
+@pytest.mark.parametrize(
+    ("function", "event"),
+    [("Client.recv_lock", "call"), ("Client.recv_lock", "return"), ("Client.unlock", "call"), ("Client.recv_unlock", "call")],
+)
+def test_an_interrupted_commit_leaves_no_lock(hive_metastore: HiveMetastore, table: EncryptedTable, function: str, event: str) -> None:
+    """Other writers would wait for it until it times out, five minutes by default."""
+    database, name = table.name()
+    with pytest.raises(KeyboardInterrupt), interrupted_in(function, 1, event):
+        table.append(ROWS)
+
+    with hive_metastore.client() as client:
+        assert client.show_locks(ShowLocksRequest(dbname=database, tablename=name)).locks == []
+    before = table.refresh().scan().count()
+    table.append(ROWS)
+    assert table.scan().count() == before + ROWS.num_rows
+
+
+@pytest.mark.parametrize("event", ["call", "return"])
+def test_a_commit_that_is_interrupted_in_the_middle_of_an_answer_ends(
+    hive_metastore: HiveMetastore, table: EncryptedTable, event: str
+) -> None:
+    """The rest of that answer would be read as the one to the next request, for as long as bytes are missing: for ever."""
+    database, name = table.name()
+    with pytest.raises(KeyboardInterrupt), interrupted_in("alter_table_with_environment_context_result.read", 1, event):
+        table.append(ROWS)
+
+    with hive_metastore.client() as client:
+        assert client.show_locks(ShowLocksRequest(dbname=database, tablename=name)).locks == []
+    assert table.refresh().scan().count() == 2 * ROWS.num_rows
+
+
+def test_the_locks_of_others_stay_where_a_commit_is_interrupted(hive_metastore: HiveMetastore, table: EncryptedTable) -> None:
+    database, name = table.name()
+    component = LockComponent(type=LockType.SHARED_READ, level=LockLevel.TABLE, dbname=database, tablename=name, isTransactional=True)
+    with hive_metastore.client() as client:
+        theirs = client.lock(LockRequest(component=[component], user="others", hostname="localhost", agentInfo="others"))
+        with pytest.raises(KeyboardInterrupt), interrupted_in("Client.recv_lock", 1, "return"):
+            table.append(ROWS)
+
+        left = client.show_locks(ShowLocksRequest(dbname=database, tablename=name)).locks
+        assert [each.lockid for each in left] == [theirs.lockid]
+        client.unlock(UnlockRequest(lockid=theirs.lockid))
 
 
 def hive_clients(metastore: HiveMetastore, folder: Path) -> tuple[Clients, str]:

@@ -12,6 +12,7 @@ from typing import Any, Final
 import pytest
 from requests import PreparedRequest, Response
 from requests.adapters import HTTPAdapter
+from sqlalchemy import text
 
 from tablecrypt_catalog import EncryptedRestCatalog, EncryptedSqlCatalog
 from tablecrypt_catalog.bounded_answers import AnswerLimits
@@ -20,7 +21,7 @@ from tests.support.compare import assert_same_rows
 from tests.support.forking import fork_to, holds_in_forked_child, wait_for
 from tests.support.http_server import HttpServer
 from tests.support.lying_rest_server import LyingRestServer
-from tests.support.tables import ROWS, encrypted_table, metadata_path, new_table
+from tests.support.tables import ROWS, encrypted_table, ids, metadata_path, new_table, rows
 
 TOKEN: Final = "the-token-of-this-process"
 AUTHS: Final[dict[str, dict[str, Any]]] = {
@@ -141,6 +142,38 @@ def test_a_forked_child_connects_to_the_database_by_itself(catalog: EncryptedSql
             return connection.connection.dbapi_connection is not parents and not catalog.namespace_exists("nowhere")
 
     assert holds_in_forked_child(uses_another)
+
+
+def test_a_forked_child_can_commit_where_a_thread_of_its_parent_was_in_the_middle_of_a_commit(catalog: EncryptedSqlCatalog) -> None:
+    """SQLite would take the parent's lock on the file for the child's own, and call the database locked for ever."""
+    table, is_written, may_end = new_table(catalog, appends=[rows(0, 1)]), threading.Event(), threading.Event()
+
+    def write() -> None:
+        with catalog.engine.begin() as connection:
+            connection.execute(text("UPDATE iceberg_tables SET previous_metadata_location = 'x' WHERE table_name = 'another'"))
+            is_written.set()
+            may_end.wait(0.5)
+
+    def appends() -> bool:
+        table.append(rows(1, 1))
+        return ids(table) == [0, 1]
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    assert is_written.wait(20)
+
+    assert holds_in_forked_child(appends)
+    may_end.set()
+    writer.join(20)
+    assert ids(table.refresh()) == [0, 1]
+
+
+@pytest.mark.slow
+def test_a_fork_in_a_session_of_its_own_thread_goes_ahead(catalog: EncryptedSqlCatalog) -> None:
+    with catalog.engine.connect() as connection:
+        connection.execute(text("SELECT 1"))
+        assert holds_in_forked_child(lambda: catalog.namespace_exists("db"))
+    assert catalog.namespace_exists("db")
 
 
 def test_a_forked_child_has_what_was_in_a_database_in_memory(tmp_path: Path) -> None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 
 import pytest
 
 from tablecrypt._per_process import PerProcess
+from tablecrypt.table.metadata import MetadataFile
 from tests.support.forking import holds_in_forked_child
 
 
@@ -73,3 +75,21 @@ def test_a_forked_child_makes_its_own_even_while_another_thread_is_making_one() 
     maker.join()
     assert held
     assert value.get() == parent
+
+
+def test_a_forked_child_computes_what_a_thread_of_its_parent_was_computing_for_another_object() -> None:
+    """Before Python 3.12, functools.cached_property holds one lock for all objects of a class."""
+    holding, leave = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with getattr(vars(MetadataFile)["digest"], "lock", nullcontext()):
+            holding.set()
+            leave.wait(timeout=60)
+
+    holder = threading.Thread(target=hold)
+    holder.start()
+    holding.wait(timeout=60)
+    held = holds_in_forked_child(lambda: len(MetadataFile("m.json", b"{}").digest) == 64)
+    leave.set()
+    holder.join()
+    assert held

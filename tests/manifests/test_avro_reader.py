@@ -16,6 +16,7 @@ from pyiceberg.types import DoubleType, FixedType, LongType, NestedField, String
 from tablecrypt.errors import FormatError
 from tablecrypt.manifests.avro_container import AvroContainer, RecordTypes
 from tablecrypt.manifests.avro_schema import from_avro_json, to_avro_json
+from tests.support.interruptions import interrupted_in
 from tests.support.manifest_bytes import varint
 
 SCHEMA = Schema(NestedField(1, "n", LongType(), required=True), NestedField(2, "s", StringType(), required=True))
@@ -102,6 +103,20 @@ def test_a_block_that_does_not_decompress_is_refused() -> None:
     body = zlib.compress(varint(5) + text("five"))[2:-4]
     assert read(deflated + varint(1) + text(body) + SYNC) == [(5, "five")]
     refused(deflated + varint(1) + text(b"\xff" + body) + SYNC, "decompressed")
+
+
+class OutOfTimeError(Exception):
+    """What a program's handler of a signal raises."""
+
+
+@pytest.mark.parametrize("error", [OutOfTimeError, TimeoutError])
+@pytest.mark.parametrize("codec", ["deflate", "bzip2", "zstandard", "snappy"])
+def test_an_error_of_a_signals_handler_is_not_taken_for_one_of_the_file(codec: str, error: type[Exception]) -> None:
+    """A job that is out of time would be told, and an audit would report, that somebody has damaged the file."""
+    data = header({"avro.schema": to_avro_json(SCHEMA, "r"), "avro.codec": codec}) + varint(1) + text(b"any bytes") + SYNC
+    with pytest.raises(error), interrupted_in(f"_{codec}", 1, error=error):
+        read(data)
+    refused(data)
 
 
 @pytest.mark.parametrize(

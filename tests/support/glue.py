@@ -43,7 +43,12 @@ def check_version_ids(catalog: GlueCatalog) -> None:
 
     def check(params: dict[str, Any], **_more: Any) -> None:
         _UPDATING.acquire()
-        current = catalog.glue.get_table(DatabaseName=params["DatabaseName"], Name=params["TableInput"]["Name"])["Table"]
+        try:
+            current = catalog.glue.get_table(DatabaseName=params["DatabaseName"], Name=params["TableInput"]["Name"])["Table"]
+        except BaseException:
+            # Of an entry that a rename has removed, no request to update follows, and so none of the ends below.
+            _UPDATING.release()
+            raise
         if params["VersionId"] == current["VersionId"]:
             return
         _UPDATING.release()

@@ -10,8 +10,11 @@ from typing import Any
 
 
 @contextmanager
-def interrupted_in(function: str, number: int, event: str = "call") -> Iterator[None]:
-    """Raise KeyboardInterrupt where functions of this name are called, or return, for the n-th time, as Python does with a signal."""
+def interrupted_in(function: str, number: int, event: str = "call", error: type[BaseException] = KeyboardInterrupt) -> Iterator[None]:
+    """Raise KeyboardInterrupt where functions of this name are called, or return, for the n-th time, as Python does with a signal.
+
+    Another error is one that a program's own handler of a signal raises.
+    """
     came = 0
 
     def look(frame: FrameType, happens: str, _argument: Any) -> None:
@@ -19,7 +22,7 @@ def interrupted_in(function: str, number: int, event: str = "call") -> Iterator[
         if happens == event and frame.f_code.co_qualname.endswith(function):
             came += 1
             if came == number:
-                raise KeyboardInterrupt
+                raise error
 
     sys.setprofile(look)
     try:

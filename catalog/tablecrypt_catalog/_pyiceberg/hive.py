@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import threading
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from typing import Any, Final
 
 from pyiceberg.table import StagedTable, Table
@@ -56,6 +57,10 @@ class HiveCatalogAdapter(HiveCatalog):
     @abstractmethod
     def guarded(self, client: Client) -> Client:
         """Return the client through which one connection is used."""
+
+    @abstractmethod
+    def end_use(self, client: Client, connect: Callable[[], AbstractContextManager[Client]]) -> None:
+        """Leave nothing behind in the metastore when a connection is closed, through another one where there is something."""
 
     def entry_as_pyiceberg_opens_it(self, entry: HiveTable) -> Table:
         """Return the table that PyIceberg makes of an entry, or raise what it raises."""
@@ -112,18 +117,25 @@ class _Connections:
         self._opened = threading.local()
 
     def __enter__(self) -> Client:
-        connection = self._catalog._create_hive_client(self._catalog.properties)
-        client = connection.__enter__()
+        connection = self._connection()
+        client = self._catalog.guarded(connection.__enter__())
         # A stack, since a commit opens a connection while it has one.
-        self._of_this_thread().append(connection)
-        return self._catalog.guarded(client)
+        self._of_this_thread().append((connection, client))
+        return client
 
     def __exit__(self, *raised: Any) -> None:
-        self._of_this_thread().pop().__exit__(*raised)
+        connection, client = self._of_this_thread().pop()
+        try:
+            connection.__exit__(*raised)
+        finally:
+            self._catalog.end_use(client, self._connection)
+
+    def _connection(self) -> _HiveClient:
+        return self._catalog._create_hive_client(self._catalog.properties)
 
     def __reduce__(self) -> tuple[type[_Connections], tuple[Any, ...]]:
         return _Connections, (self._catalog,)
 
-    def _of_this_thread(self) -> list[_HiveClient]:
-        opened: list[_HiveClient] = self._opened.__dict__.setdefault("connections", [])
+    def _of_this_thread(self) -> list[tuple[_HiveClient, Client]]:
+        opened: list[tuple[_HiveClient, Client]] = self._opened.__dict__.setdefault("connections", [])
         return opened

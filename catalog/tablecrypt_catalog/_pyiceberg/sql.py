@@ -22,14 +22,19 @@ from pyiceberg.typedef import EMPTY_DICT, Identifier, Properties
 from pyiceberg.types import strtobool
 from sqlalchemy import ClauseElement, ColumnElement, Engine, and_, create_engine, event, insert
 from sqlalchemy.orm import Session
+from sqlalchemy.pool import QueuePool
 
-from tablecrypt._per_process import InForkedChildren
+from tablecrypt._per_process import HeldAtForks, InForkedChildren
 from tablecrypt.files.locations import location_of_new_table
 from tablecrypt.properties import KEY_ID
 from tablecrypt_catalog.pins.sql import ROWS, end_transaction, has_key, row_names
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+
+def _connections_in_use(engine: Engine) -> int:
+    return engine.pool.checkedout() if isinstance(engine.pool, QueuePool) else 0
 
 
 class SqlCatalogAdapter(SqlCatalog):
@@ -68,8 +73,18 @@ class SqlCatalogAdapter(SqlCatalog):
     def _prepare_connections(self) -> None:
         event.listen(self.engine, "reset", end_transaction)
         # What is in memory a fork copies, with all that is in it.
-        if not self._is_in_memory:
-            self._in_children = InForkedChildren(partial(self.engine.dispose, close=False))
+        if self._is_in_memory:
+            return
+
+        connect_anew = partial(self.engine.dispose, close=False)
+        if self.engine.url.get_backend_name() != "sqlite":
+            self._in_children = InForkedChildren(connect_anew)
+            return
+
+        # SQLite keeps in the process which locks of a file it has: a child would take those of its parent's threads for its own.
+        at_forks = HeldAtForks(partial(_connections_in_use, self.engine), connect_anew)
+        event.listen(self.engine, "checkout", at_forks.begin_use)
+        self._in_children = at_forks
 
     @cached_property
     def is_row(self) -> ColumnElement[bool]:
