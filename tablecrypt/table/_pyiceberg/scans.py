@@ -2,7 +2,7 @@
 
 IncrementalAppendScan: _validate_and_resolve_snapshots     which appends lie between two snapshots
 InspectTable: _get_snapshot, tbl                           which snapshot and which partitions a metadata table is about
-InspectTable: _get_files_schema, _get_files_from_manifest    the columns of files, and the rows of a manifest
+InspectTable: _get_files_schema, _get_files_from_manifest  the columns of files, and the rows of a manifest
 
 Iceberg's tables of files and entries have columns that PyIceberg's lack, and ours do not, each null where it means nothing:
 
@@ -95,13 +95,10 @@ class EntriesTable(InspectAdapter):
         rows = super().entries(snapshot_id)
         at = rows.schema.get_field_index("data_file")
         file = rows.column(at).combine_chunks()
+        fields = [*file.type, *_OF_VERSION_3]
         columns = [*file.flatten(), *_values([each for manifest in self._manifests for each in manifest.shown])]
 
-        return rows.set_column(
-            at,
-            rows.schema.field(at).with_type(pa.struct([*file.type, *_OF_VERSION_3])),
-            pa.StructArray.from_arrays(columns, fields=[*file.type, *_OF_VERSION_3]),
-        )
+        return rows.set_column(at, rows.schema.field(at).with_type(pa.struct(fields)), pa.StructArray.from_arrays(columns, fields=fields))
 
     def _get_snapshot(self, snapshot_id: int | None = None) -> Any:
         return _Snapshot(super()._get_snapshot(snapshot_id), self._manifests)
