@@ -23,6 +23,7 @@ from pyiceberg.manifest import DataFile, ManifestContent, ManifestFile
 from pyiceberg.table.snapshots import Operation
 from pyiceberg.table.update import UpdatesAndRequirements
 
+from tablecrypt.manifests.manifest_file import lists_files
 from tablecrypt.table._pyiceberg.transactions import WholeSnapshotAdapter
 from tablecrypt.table.snapshots import CommitOptions, EncryptedProducer
 from tablecrypt.table.table_files import ObsoleteDeletes
@@ -64,7 +65,7 @@ class EncryptedOverwriteOfAll(EncryptedProducer, WholeSnapshotAdapter):
         return ObsoleteDeletes(frozenset())
 
     def _manifests_with_files(self) -> list[ManifestFile]:
-        return [manifest for manifest in self.parent_manifests if manifest.has_added_files() or manifest.has_existing_files()]
+        return [manifest for manifest in self.parent_manifests if lists_files(manifest)]
 
     def _emptied(self, manifest: ManifestFile) -> list[ManifestFile]:
         entries = manifest.fetch_manifest_entry(self.io, discard_deleted=True)

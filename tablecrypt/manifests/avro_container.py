@@ -110,7 +110,7 @@ def decompress_block(codec: str, compressed: bytes, limit: int) -> bytes:
     try:
         block = _CODECS[codec](compressed, limit)
     # A signal's handler that bounds the time of a call may raise here, and its error is not the file's: so codecs' errors go by name.
-    except (FormatError, TimeoutError):
+    except TimeoutError:
         raise
     except _CODEC_ERRORS as error:
         raise FormatError(f"an Avro block cannot be decompressed: {error}") from error
@@ -140,7 +140,7 @@ def _zstandard(compressed: bytes, limit: int) -> bytes:
             while len(block) <= limit and (chunk := stream.read(min(limit + 1 - len(block), _MAX_WINDOW))):
                 block += chunk
     except ZstdError as error:
-        raise FormatError(f"an Avro block cannot be decompressed: {error}") from error
+        raise ValueError(str(error)) from error
     return bytes(block)
 
 

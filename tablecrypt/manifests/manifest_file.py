@@ -191,6 +191,11 @@ def _container(plaintext: bytes, location: str, content: ManifestContent) -> Man
     return container
 
 
+def lists_files(manifest: ManifestFile) -> bool:
+    """Whether a manifest lists files that its snapshot has. One without any says what a snapshot removed."""
+    return manifest.has_added_files() or manifest.has_existing_files()
+
+
 def remembers_files(manifest: ManifestFile) -> bool:
     """Whether a manifest's name says that its header names files its rows were copied from (copied_files.py), and some are live."""
     # The name stands in the authenticated manifest list, so an attacker cannot hide a manifest from the check by renaming it.

@@ -48,7 +48,7 @@ from tablecrypt.keys.key_ring import EncryptedKey
 from tablecrypt.keys.manager import NewManifestListKey
 from tablecrypt.keys.nested_columns import covering
 from tablecrypt.manifests.copied_files import copied_files_of, header_field
-from tablecrypt.manifests.manifest_file import COPIED_NAME_ENDING, EncryptedManifestFile, ManifestWriterV3, remembers_files
+from tablecrypt.manifests.manifest_file import COPIED_NAME_ENDING, EncryptedManifestFile, ManifestWriterV3, lists_files, remembers_files
 from tablecrypt.manifests.manifest_list import ManifestListWriterV3, further_fields
 from tablecrypt.manifests.records import (
     DATA_FILE_POSITIONS,
@@ -218,9 +218,7 @@ class EncryptedProducer(ProducerAdapter):
 
     def _still_needed(self, manifests: list[ManifestFile]) -> list[ManifestFile]:
         """Leave out manifests without files that earlier snapshots wrote, as Iceberg does: those say there what they removed."""
-        return [
-            each for each in manifests if each.has_added_files() or each.has_existing_files() or each.added_snapshot_id == self.snapshot_id
-        ]
+        return [each for each in manifests if lists_files(each) or each.added_snapshot_id == self.snapshot_id]
 
     def _check_protection(self, metadata: EncryptedTableMetadata) -> None:
         snapshot = self._followed(metadata)

@@ -288,8 +288,8 @@ _OF_A_SNAPSHOT: Final[Mapping[str, Callable[[EncryptedTable], pa.Table]]] = {
     "position_deletes": position_deletes,
 }
 _OF_THE_TABLE: Final[Mapping[str, Callable[[EncryptedTable], pa.Table]]] = {
-    **{name: _inspected(name) for name in ("history", "snapshots", "refs", "metadata_log_entries")},
-    **{name: _of_all_snapshots(name) for name in ("all_manifests", "all_entries", "all_files", "all_data_files", "all_delete_files")},
+    **{name: _inspected(name) for name in ("history", "snapshots", "refs", "metadata_log_entries", "all_entries")},
+    **{name: _of_all_snapshots(name) for name in ("all_manifests", "all_files", "all_data_files", "all_delete_files")},
     "keys": _keys,
     "audit": _audit,
 }
