@@ -35,6 +35,7 @@ import errno
 import itertools
 import math
 import uuid
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import suppress
@@ -63,6 +64,7 @@ from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.files.raw_output import RawContent
 from tablecrypt.iceberg_properties import ROW_GROUP_LIMIT
 from tablecrypt.keys.column_keys import ColumnPolicy
+from tablecrypt.keys.nested_columns import all_ancestors, displaced, field_ids
 from tablecrypt.manifests.records import FORMAT_VERSION, EncryptedDataFile, partition_values
 from tablecrypt.parquet.protected.hidden_column_writer import ProtectedField, ProtectedParquetWriter
 from tablecrypt.parquet.text_columns import rows_without_views
@@ -78,6 +80,9 @@ from tablecrypt.table.table_files import DataKeySource, delete_written
 
 OPEN_FILES: Final = 16
 ArrowData: TypeAlias = pa.Table | pa.RecordBatchReader
+_WITHOUT_IDS: Final = (
+    "Leave the ids out, so that columns are found by their names: pa.schema([field.remove_metadata() for field in rows.schema])"
+)
 _LEAST_ROWS: Final = 1000
 """A file's size is not looked at more often, as in Iceberg Java."""
 _IN_FLIGHT: Final = 32
@@ -132,22 +137,32 @@ def cuts_nanoseconds(schema: pa.Schema) -> bool:
 
 
 def _check_field_ids(table_metadata: TableMetadata, given: Schema) -> None:
-    """Check that rows with field ids have the names that the table gives these.
+    """Check that rows with field ids have the names that the table gives these, each within the structs, lists and maps of the table.
 
     Raises:
-        ConfigurationError: a column has the name of another one.
+        ConfigurationError: a column has the name of another one, an id that the table does not have there, or one that another has too.
     """
-    own = index_by_name(table_metadata.schema())
+    schema = table_metadata.schema()
+    own, names = index_by_name(schema), index_by_name(given)
     # PyIceberg goes by the ids, users by the names: values of a protected column would lie in another one, under the table's key.
-    wrong = [name for name, field_id in index_by_name(given).items() if own.get(name, field_id) != field_id]
+    wrong = [name for name, field_id in names.items() if own.get(name, field_id) != field_id]
     if policy := ColumnPolicy.from_properties(table_metadata.properties):
         taken = taken_names(names_of_protected(table_metadata), policy, protection_of_leaves(policy, given).items())
         wrong += [each.name for each in taken]
     if wrong:
         raise ConfigurationError(
             f"column {wrong[0]!r} of the rows has a field id (PARQUET:field_id or iceberg.id) that is not the one of the table's column "
-            "with that name: the rows are another table's. Leave the ids out, so that columns are found by their names: "
-            "pa.schema([field.remove_metadata() for field in rows.schema])"
+            f"with that name: the rows are another table's. {_WITHOUT_IDS}"
+        )
+
+    # PyIceberg takes the last column with an id, where the table has that one, and leaves out all others without a word.
+    ids, places = Counter(field_ids(given)), all_ancestors(schema)
+    elsewhere = displaced(all_ancestors(given).items(), places)
+    lost = [name for name, field_id in names.items() if field_id not in places or field_id == elsewhere or ids[field_id] > 1]
+    if lost:
+        raise ConfigurationError(
+            f"column {lost[0]!r} of the rows has the field id {names[lost[0]]} (PARQUET:field_id or iceberg.id), which the table does not "
+            f"have there, or another column of the rows has too: values would be lost. {_WITHOUT_IDS}"
         )
 
 

@@ -179,6 +179,35 @@ def test_properties_that_ask_for_nothing_else_are_taken(tmp_path: Path) -> None:
     assert len(written(TableFiles(tmp_path, SCHEMA, properties=properties), rows(range(5)))) == 1
 
 
+def numbered(name: str, kind: pa.DataType, field_id: int) -> pa.Field:
+    return pa.field(name, kind, metadata={"PARQUET:field_id": str(field_id)})
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "lost"),
+    [
+        (numbered("p.e", pa.string(), 3), "x", "p.e"),
+        (numbered("l.element", pa.string(), 5), "x", "l.element"),
+        (numbered("p", pa.struct([numbered("q", pa.string(), 6)]), 2), {"q": "x"}, "p.q"),
+        (numbered("p", pa.struct([numbered("e", pa.string(), 3), numbered("f", pa.string(), 3)]), 2), {"e": "x", "f": "y"}, "p.e"),
+        (numbered("unknown", pa.string(), 7), "x", "unknown"),
+    ],
+    ids=lambda value: str(value) if isinstance(value, pa.Field) else "",
+)
+def test_rows_with_field_ids_lose_no_values(tmp_path: Path, column: pa.Field, value: Any, lost: str) -> None:
+    """PyIceberg leaves out what it does not find by its id, and takes the last of two columns with one id."""
+    nested = StructType(NestedField(3, "e", "string"))
+    elements = ListType(5, StringType(), element_required=False)
+    schema = Schema(NestedField(1, "id", "long"), NestedField(2, "p", nested), NestedField(4, "l", elements), NestedField(6, "n", "string"))
+    files = TableFiles(tmp_path, schema)
+    given = pa.table([[1], [value]], schema=pa.schema([numbered("id", pa.int64(), 1), column]))
+
+    for each in (given, given.to_reader()):
+        with pytest.raises(ConfigurationError, match=f"column {lost!r} of the rows has the field id .*values would be lost"):
+            write_data_files(files.metadata, each, files.io, Keys())
+    assert list(tmp_path.rglob("*.parquet")) == []
+
+
 @pytest.mark.filterwarnings("ignore:Parquet writer option")
 def test_a_bloom_filter_that_is_switched_off_is_no_reason_to_refuse(tmp_path: Path) -> None:
     properties = {"write.parquet.bloom-filter-enabled.column.text": "false"}
