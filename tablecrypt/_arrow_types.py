@@ -61,7 +61,7 @@ def cast_values(array: pa.Array, kind: pa.DataType) -> pa.Array:
     if pa.types.is_map(stored) and pa.types.is_map(kind):
         keys, items = cast_values(array.keys, kind.key_type), cast_values(array.items, kind.item_type)
         return pa.MapArray.from_arrays(offsets_from_zero(array), keys, items, type=kind, mask=array.is_null())
-    if _is_list(stored) and _is_list(kind):
+    if is_list(stored) and is_list(kind):
         return _with_elements(array, cast_values(array.values, kind.value_type), kind)
 
     return array.cast(kind)
@@ -75,7 +75,8 @@ def _with_elements(array: pa.Array, elements: pa.Array, kind: pa.DataType) -> pa
     return made.from_arrays(offsets, elements, type=kind, mask=array.is_null())
 
 
-def _is_list(kind: pa.DataType) -> bool:
+def is_list(kind: pa.DataType) -> bool:
+    """Whether a type is one of lists that have offsets."""
     return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind))
 
 
@@ -110,7 +111,7 @@ def without_nulls_of_null_structs(rows: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def _has_required_values(kind: pa.DataType) -> bool:
-    if not (pa.types.is_struct(kind) or pa.types.is_map(kind) or _is_list(kind)):
+    if not (pa.types.is_struct(kind) or pa.types.is_map(kind) or is_list(kind)):
         return False
     fields = _fields_in(kind)
     is_required = pa.types.is_struct(kind) and any(not field.nullable for field in fields)

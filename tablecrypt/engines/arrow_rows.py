@@ -10,10 +10,11 @@ from collections.abc import Iterable
 from itertools import chain
 
 import pyarrow as pa
-from pyiceberg.io.pyarrow import schema_to_pyarrow
+from pyiceberg.io.pyarrow import UnsupportedPyArrowTypeException, schema_to_pyarrow
 from pyiceberg.schema import Schema
 from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType
 
+from tablecrypt._arrow_types import is_list
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.table._pyiceberg.arrow import check_pyarrow_schema_compatible
 
@@ -29,13 +30,14 @@ def stored_schema(given: pa.Schema, table: Schema) -> pa.Schema:
         ConfigurationError: a column is missing, unknown, or of a type that does not fit.
     """
     wanted = schema_to_pyarrow(table, include_field_ids=False)
-    stored = pa.schema([_stored_field(field, wanted) for field in given])
+    checked = pa.schema([_checked_field(field, wanted) for field in given])
     try:
-        check_pyarrow_schema_compatible(table, stored, format_version=3)
-    except ValueError as error:
-        raise ConfigurationError(f"the rows do not fit the table: {_misfit(stored, wanted) or str(error).splitlines()[0]}") from error
+        check_pyarrow_schema_compatible(table, checked, format_version=3)
+    except (ValueError, UnsupportedPyArrowTypeException) as error:
+        raise ConfigurationError(f"the rows do not fit the table: {_misfit(checked, wanted) or str(error).splitlines()[0]}") from error
 
-    return stored
+    # Nested columns of other blocks may have fields that are missing here.
+    return pa.schema([wanted.field(field.name) if pa.types.is_nested(field.type) else field for field in checked])
 
 
 def _misfit(stored: pa.Schema, wanted: pa.Schema) -> str:
@@ -45,14 +47,28 @@ def _misfit(stored: pa.Schema, wanted: pa.Schema) -> str:
     return "; ".join(f"column {name!r} is {given}, and {own} in the table" for name, given, own in found if given != own)
 
 
-def _stored_field(field: pa.Field, wanted: pa.Schema) -> pa.Field:
+def _checked_field(field: pa.Field, wanted: pa.Schema | pa.StructType) -> pa.Field:
     at = wanted.get_field_index(field.name)
     # PyIceberg's check of the whole schema names the column that the table lacks.
     if at < 0:
         return field
-    # What is nested has fields that are required in the table, and nullable here.
-    own = field.type if not (pa.types.is_null(field.type) or pa.types.is_nested(field.type)) else wanted.field(at).type
-    return pa.field(field.name, own, wanted.field(at).nullable)
+    own = wanted.field(at)
+    return pa.field(field.name, _checked_type(field.type, own.type), own.nullable)
+
+
+def _checked_type(given: pa.DataType, own: pa.DataType) -> pa.DataType:
+    """The type that is compared with the table's own: nullable where that is, and of what holds nulls alone, that."""
+    if pa.types.is_null(given):
+        return own
+    if pa.types.is_struct(given) and pa.types.is_struct(own):
+        return pa.struct([_checked_field(field, own) for field in given])
+    if pa.types.is_map(given) and pa.types.is_map(own):
+        key, item = _checked_type(given.key_type, own.key_type), _checked_type(given.item_type, own.item_type)
+        return pa.map_(own.key_field.with_type(key), own.item_field.with_type(item))
+    if (is_list(given) or pa.types.is_fixed_size_list(given)) and is_list(own):
+        return pa.large_list(own.value_field.with_type(_checked_type(given.value_type, own.value_type)))
+
+    return given
 
 
 def as_stored(rows: pa.Table, schema: pa.Schema, table: Schema) -> pa.Table:
@@ -99,25 +115,34 @@ def stored_reader(tables: Iterable[pa.Table], table: Schema) -> pa.RecordBatchRe
 
 
 def check_nulls(array: pa.Array, field: NestedField, path: str) -> None:
-    """Raise ConfigurationError where a column that the table requires holds nulls, or a field in it does."""
+    """Raise ConfigurationError where a column that the table requires holds nulls, or a field in it does.
+
+    Raises:
+        ConfigurationError: that, or a struct has a field that the table's has not.
+    """
     if field.required and array.null_count:
         raise ConfigurationError(f"column {path!r} is required in the table, but the DataFrame has nulls in it")
     # Of no lists, Java writes no offsets that could be followed to their values.
     if not len(array) or field.field_type.is_primitive or pa.types.is_null(array.type):
         return
     # Arrow stores children for null parents too, and those nulls violate nothing.
-    for child, of_table, name in _children(array.drop_null(), field.field_type):
+    for child, of_table, name in _children(array.drop_null(), field.field_type, path):
         check_nulls(child, of_table, f"{path}.{name}")
 
 
-def _children(array: pa.Array, iceberg: IcebergType) -> list[tuple[pa.Array, NestedField, str]]:
-    if isinstance(iceberg, StructType):
+def _children(array: pa.Array, iceberg: IcebergType, path: str) -> list[tuple[pa.Array, NestedField, str]]:
+    kind = array.type
+    if isinstance(iceberg, StructType) and pa.types.is_struct(kind):
         fields = {field.name: field for field in iceberg.fields}
-        return [(child, fields[field.name], field.name) for child, field in zip(array.flatten(), array.type, strict=True)]
-    if isinstance(iceberg, ListType):
+        # Arrow's cast would drop its values without an error.
+        if unknown := [field.name for field in kind if field.name not in fields]:
+            raise ConfigurationError(f"column {f'{path}.{unknown[0]}'!r} is in some parts of the rows, and not in the table")
+        return [(child, fields[field.name], field.name) for child, field in zip(array.flatten(), kind, strict=True)]
+    if isinstance(iceberg, ListType) and (is_list(kind) or pa.types.is_fixed_size_list(kind)):
         return [(array.flatten(), iceberg.element_field, "element")]
-    if isinstance(iceberg, MapType):
+    if isinstance(iceberg, MapType) and pa.types.is_map(kind):
         # `items` of a slice are those of the whole map array: only the offsets say which ones belong to these rows.
         return [(pa.ListArray.from_arrays(array.offsets, array.items).flatten(), iceberg.value_field, "value")]
 
+    # What is of another kind cannot be cast.
     return []
