@@ -49,6 +49,9 @@ LOCK := $(LOCK_DOCS) pyproject.toml
 REQUIRE_PYTHON := $(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("tablecrypt needs Python 3.11 or newer, and \
 	$(PYTHON) is %d.%d. Try: make $(MAKECMDGOALS) PYTHON=python3.12" % sys.version_info[:2])'
 
+# Tests start many processes, each of which would compile the package anew where this is set, as it is in many images of containers.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help setup demo demo-spark test test-tools test-all test-rest test-fast test-changed test-slowest test-nightly nightly-parts test-nightly-properties test-all-interpreters test-all-lowest test-pyiceberg test-pyiceberg-next test-trino services conformance conformance-vectors test-spark spark-venv test-interpreters test-interpreter test-lowest test-packages campaign lint lint-workflows bench bench-growth bench-storage fuzz daft ray mutation docs lock wheel sbom changelog release github-release clean test-programs
 
