@@ -23,6 +23,7 @@ from functools import cached_property
 from typing import Final
 
 from pyiceberg.expressions import BooleanExpression
+from pyiceberg.expressions.visitors import bind, extract_field_ids
 from pyiceberg.manifest import ManifestEntry
 from pyiceberg.schema import Schema, prune_columns
 from pyiceberg.table import ALWAYS_TRUE
@@ -41,6 +42,7 @@ from tablecrypt.table._pyiceberg.whole_files import WholeFiles
 from tablecrypt.table.filters import fitted, with_sql_null_semantics
 from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata, has_column_keys
 from tablecrypt.table.planning import EncryptedFileScanTask, ScanPlanner
+from tablecrypt.table.protection.authenticated import check_compared
 from tablecrypt.table.protection.exposed_values import ShownPartitions
 from tablecrypt.table.shares import SharedColumn
 from tablecrypt.table.table import EncryptedTable
@@ -165,6 +167,7 @@ def plan_share(
     metadata, snapshot = _state(table, snapshot_id)
     schema = metadata.schema()
     strict = with_sql_null_semantics(fitted(row_filter, schema), schema)
+    check_compared(table.metadata, table.io, schema, extract_field_ids(bind(schema, strict, case_sensitive=True)))
     tasks = ScanPlanner(metadata, table.io, strict).plan_files(snapshot.manifests(table.io))
     if not tasks:
         raise ConfigurationError(f"{name_of(table)}: no file of snapshot {snapshot.snapshot_id} holds rows that match: nothing to share")
