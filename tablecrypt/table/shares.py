@@ -11,7 +11,8 @@
       snapshot-id         of this table, from which the files are
       created-ms          milliseconds since the epoch
       row-filter          what the shared rows match; without its values where it compares a protected column
-      columns             protected columns that were shared, as objects: field-id, name, key-id of the partner's master key
+      columns             protected columns that were shared, as objects: field-id, name, key-id of the partner's master key, and the proof
+                          that somebody with the column's key shared it (keys/share_proofs.py), without which no update goes on with it
       files               data and delete files of this table that the share names
       former-files        further ones, which only states before name that are still stored; records of earlier releases have none
       former-columns      protected columns that only such states have, as above; likewise
@@ -85,16 +86,23 @@ class SharedColumn:
         field_id: the column's.
         name: its name when it was shared.
         key_id: the partner's master key that opens it.
+        proof: that somebody with the column's key shared it (keys/share_proofs.py); empty where nothing proves it.
     """
 
     field_id: int
     name: str
     key_id: str
+    proof: str = field(default="", repr=False, compare=False)
 
     @classmethod
     def of(cls, fields: Mapping[str, Any]) -> Self:
         """Return what a record says of a column. KeyError or TypeError where it says none."""
-        return cls(_typed(fields["field-id"], int), _typed(fields["name"], str), _typed(fields["key-id"], str))
+        return cls(
+            _typed(fields["field-id"], int),
+            _typed(fields["name"], str),
+            _typed(fields["key-id"], str),
+            _typed(fields.get("proof", ""), str),
+        )
 
 
 @dataclass(frozen=True)

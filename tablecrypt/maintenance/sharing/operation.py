@@ -44,7 +44,7 @@ from tablecrypt.maintenance._storage import write_metadata
 from tablecrypt.maintenance.erasure.row_filter import shape_of
 from tablecrypt.maintenance.operation import check_own_manifests, checked_filter, reload, require_encrypted
 from tablecrypt.maintenance.runner import LocalRunner
-from tablecrypt.maintenance.sharing.columns import given_deks
+from tablecrypt.maintenance.sharing.columns import given_deks, proven_columns, unproven_columns
 from tablecrypt.maintenance.sharing.metadata import Place, ShareWriter
 from tablecrypt.maintenance.sharing.plan import RewriteChoice, SharePlan, plan_share
 from tablecrypt.maintenance.sharing.records import ShareRecord, live_shares, remember_share
@@ -106,7 +106,7 @@ def share(
             other rows too, has position or equality deletes, or holds a protected column in the clear; the location is inside the table's
             or holds a table or a table's files; the partner's key is the table's own, or that of one of his columns; a column that is named
             is not protected, or the share is sealed to a public key; or a manifest lies outside the folders of which this client knows that
-            they are the table's.
+            they are the table's; or the record of the share does not prove that somebody with a column's key shared it.
         ColumnKeyDeniedError: this user may not read a column that is named; nothing was shared.
         KeyNotFoundError, KmsError: the KMS has no such key, or does not wrap under it; or it refused the table's key.
         CommitFailedException: others committed to the table first, several times in a row: nothing was shared.
@@ -124,6 +124,8 @@ def share(
     rows = sharing.rows(row_filter, record)
     chosen = columns if columns is not None else record.columns if record is not None else ()
     plan = plan_share(fresh, rows, snapshot, LocalRunner(), RewriteChoice(rewrite, tuple(without_columns)), chosen)
+    if record is not None and columns is None:
+        sharing.check_proven(record, plan.columns)
     sharing.check_keys_of(plan.columns)
     check_own_manifests(fresh, (each.manifest_path for each in plan.snapshot.manifests(fresh.io)), manifests_below)
     if dry_run:
@@ -132,6 +134,10 @@ def share(
     said = record.row_filter if row_filter is None and record is not None else str(row_filter or "")
     text = shape_of(rows) if _compares_protected(plan) else said
     return sharing.make(plan, text) if record is None else sharing.bring_up_to_date(plan, text, record)
+
+
+def _proofs(columns: Iterable[SharedColumn]) -> list[str]:
+    return [column.proof for column in columns]
 
 
 def _compares_protected(plan: SharePlan) -> bool:
@@ -182,6 +188,14 @@ class _Sharing:
                     f"column {column.name!r} is to be under {column.key_id!r}, the master key of the {whose} itself: whoever reads that "
                     "would read the column too. Name another key of the partner's"
                 )
+
+    def check_proven(self, record: ShareRecord, columns: Iterable[SharedColumn]) -> None:
+        """Refuse columns that are to be shared because a record says so, which whoever has the table's key can write."""
+        if unproven := unproven_columns(self.table, record, columns):
+            raise ConfigurationError(
+                f"the record of the share at {self.location} does not prove that somebody with the key of column {unproven[0].name!r} "
+                f"shared it under {unproven[0].key_id!r}: name the protected columns anew (columns=…, --column)"
+            )
 
     @cached_property
     def share_uuid(self) -> uuid.UUID:
@@ -248,6 +262,8 @@ class _Sharing:
         asked, known = (plan.snapshot.snapshot_id, row_filter, plan.columns), (record.snapshot_id, record.row_filter, record.columns)
         # Of a filter by a protected column no values are remembered, so that another one would look like it.
         is_known = asked == known and not _compares_protected(plan)
+        # Columns that were named anew are proven by a new record.
+        is_known = is_known and _proofs(self._proven(record.columns, row_filter)) == _proofs(record.columns)
         if is_known and self.states.has(record.metadata_location):
             self._forget_former(replace(record, files=tuple(plan.locations), former_files=(), former_columns=()), record)
             return self.result(plan, record)
@@ -306,10 +322,13 @@ class _Sharing:
             snapshot_id=plan.snapshot.snapshot_id,
             created_ms=time.time_ns() // 1_000_000,
             row_filter=row_filter,
-            columns=plan.columns,
+            columns=self._proven(plan.columns, row_filter),
             files=tuple(plan.locations),
             secret=secret,
         )
+
+    def _proven(self, columns: Iterable[SharedColumn], row_filter: str) -> tuple[SharedColumn, ...]:
+        return proven_columns(self.table, columns, str(self.share_uuid), row_filter)
 
     def result(self, plan: SharePlan, record: ShareRecord | None, dry_run: bool = False) -> Shared:
         """Return what is shared; `record` is of the share before an update."""
