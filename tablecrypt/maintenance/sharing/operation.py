@@ -92,10 +92,12 @@ def share(
         snapshot: id of the snapshot that is shared; by default the current one.
         columns: protected columns that are shared, by name, each with a second master key of the partner's: {"salary": "alias/his-pay"}.
             This user may read the column, and wrap under that key. By default none; for an update those of the share.
-        no_statistics: whether the partner gets no bounds and counts of the columns, by which his scans leave out files.
+        no_statistics: whether the partner gets no bounds and counts of the columns, by which his scans leave out files. Updates of the
+            share give none either.
         rewrite: whether matching rows of files that cannot be shared as they are, above all since they hold other rows too, are written
             once into the share's folder, under keys of their own.
-        without_columns: columns that may not leave at all, with `rewrite`: every file with matching rows is written again without them.
+        without_columns: columns that may not leave at all, with `rewrite`: every file with matching rows is written again without them. No
+            update of the share gives them.
         update: bring the share that is at the location up to date: the partner then registers the new metadata in the place of the old.
         dry_run: only say what would be shared.
         manifests_below: folders of this table and of no other in which manifests lie, where neither a pin nor the place of its metadata
@@ -117,13 +119,17 @@ def share(
     is_sealed = to_key_id.startswith(PUBLIC_KEY)
     public_key = PublicKey.read(file_path("to_key_id", to_key_id.removeprefix(PUBLIC_KEY))) if is_sealed else None
     key_id = to_key_id if public_key is None else public_key.key_id
-    sharing = _Sharing(fresh, key_id, location.rstrip("/"), not no_statistics, public_key)
+    sharing = _Sharing(fresh, key_id, location.rstrip("/"), public_key)
     if not update:
         sharing.check_place_is_free()
     record = sharing.known() if update else None
     rows = sharing.rows(row_filter, record)
     chosen = columns if columns is not None else record.columns if record is not None else ()
-    plan = plan_share(fresh, rows, snapshot, LocalRunner(), RewriteChoice(rewrite, tuple(without_columns)), chosen)
+    # What a share has kept from the partner, an update that says nothing of it keeps from him too.
+    left_out = () if record is None else record.without
+    rewriting = RewriteChoice(rewrite or bool(left_out), tuple(without_columns), left_out)
+    plan = plan_share(fresh, rows, snapshot, LocalRunner(), rewriting, chosen)
+    plan = replace(plan, with_statistics=not no_statistics and (record is None or record.with_statistics))
     if record is not None and columns is None:
         sharing.check_proven(record, plan.columns)
     sharing.check_keys_of(plan.columns)
@@ -163,7 +169,6 @@ class _Sharing:
     table: EncryptedTable
     to_key_id: str
     location: str
-    with_statistics: bool
     public_key: PublicKey | None = None
 
     def __post_init__(self) -> None:
@@ -259,7 +264,8 @@ class _Sharing:
 
     def bring_up_to_date(self, plan: SharePlan, row_filter: str, record: ShareRecord) -> Shared:
         """Write the share's next state, if the table has changed since."""
-        asked, known = (plan.snapshot.snapshot_id, row_filter, plan.columns), (record.snapshot_id, record.row_filter, record.columns)
+        asked = plan.snapshot.snapshot_id, row_filter, plan.columns, plan.without, plan.with_statistics
+        known = record.snapshot_id, record.row_filter, record.columns, record.without, record.with_statistics
         # Of a filter by a protected column no values are remembered, so that another one would look like it.
         is_known = asked == known and not _compares_protected(plan)
         # Columns that were named anew are proven by a new record.
@@ -301,7 +307,7 @@ class _Sharing:
 
     def _write(self, plan: SharePlan, place: Place, keys: _Keys, secret: Secret) -> dict[str, Any]:
         """Write one state; return what the result says of it."""
-        writer = ShareWriter(plan, place, self.io, secret, self.with_statistics)
+        writer = ShareWriter(plan, place, self.io, secret)
         with deleting_on_error(self.io, writer.locations):
             metadata = writer.write(keys.kek, keys.of_columns)
 
@@ -323,6 +329,8 @@ class _Sharing:
             created_ms=time.time_ns() // 1_000_000,
             row_filter=row_filter,
             columns=self._proven(plan.columns, row_filter),
+            without=plan.without,
+            with_statistics=plan.with_statistics,
             files=tuple(plan.locations),
             secret=secret,
         )

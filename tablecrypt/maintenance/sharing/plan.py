@@ -62,6 +62,8 @@ class SharePlan:
         rewritten: files whose matching rows are written again.
         row_filter: what these rows match.
         columns: the protected columns that are shared.
+        without: ids of the columns that may not leave, also where the table has dropped them: older files hold them still.
+        with_statistics: whether the partner gets bounds and counts of the columns.
         stored: what the footers of shared files say of protected columns, by location.
         protected: ids of the protected columns that are not shared.
         withheld: names of these and of other columns that are left out.
@@ -77,6 +79,8 @@ class SharePlan:
     rewritten: tuple[EncryptedFileScanTask, ...] = ()
     row_filter: BooleanExpression = ALWAYS_TRUE
     columns: tuple[SharedColumn, ...] = ()
+    without: tuple[int, ...] = ()
+    with_statistics: bool = True
     stored: Mapping[str, StoredHiddenColumns] = field(default_factory=dict)
     protected: frozenset[int] = frozenset()
     withheld: tuple[str, ...] = ()
@@ -121,6 +125,7 @@ class RewriteChoice:
     Attributes:
         is_allowed: whether files that cannot be shared as they are may be.
         without: names of columns that may not leave at all.
+        left_out: field ids of those that the share has left out so far: an update that does not name them gives none of them.
 
     Raises:
         ConfigurationError: columns are left out, and nothing may be written again.
@@ -128,6 +133,7 @@ class RewriteChoice:
 
     is_allowed: bool = False
     without: tuple[str, ...] = ()
+    left_out: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         if self.without and not self.is_allowed:
@@ -182,9 +188,12 @@ def plan_share(
     refused = _refused(table, tasks, reasons, rewriting)
 
     withheld = protected - {each.field_id for each in shared_columns}
-    left_out = {*withheld, *_ids_of(table, schema, rewriting.without)}
+    without = {*rewriting.left_out, *_ids_of(table, schema, rewriting.without)}
+    left_out = withheld | without & set(schema.field_ids)
     if wanted := [each.name for each in shared_columns if each.field_id in left_out]:
-        raise ConfigurationError(f"column {wanted[0]!r} is to be shared and to be left out: name it once")
+        raise ConfigurationError(
+            f"column {wanted[0]!r} is to be shared and to be left out: name it once; a share that has left it out has to be made anew"
+        )
 
     shared = tuple(task for task in tasks if task.file.file_path not in refused)
     return SharePlan(
@@ -196,6 +205,7 @@ def plan_share(
         rewritten=tuple(refused.values()),
         row_filter=strict,
         columns=shared_columns,
+        without=tuple(sorted(without)),
         stored=stored,
         protected=withheld,
         withheld=_names(schema, left_out),
@@ -227,7 +237,7 @@ def _reasons(
         "are of partitions that show a protected column. Bring them in line first (reencrypt --out-of-line)": (
             lambda task: partitions.column(task.file.spec_id, task.file.file_path) is not None
         ),
-        "hold a column that is not to leave": lambda task: bool(rewriting.without),
+        "hold a column that is not to leave": lambda task: bool(rewriting.without or rewriting.left_out),
     }
 
 
