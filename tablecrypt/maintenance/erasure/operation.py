@@ -228,5 +228,5 @@ def _result(
         refused=hide.of_all(removed.refused),
         failed=hide.of_all(removed.failed),
         hidden_columns=hidden_columns(searching),
-        outside=unreachable(searching.table),
+        outside=unreachable(searching.table, row_filter.field_ids),
     )
