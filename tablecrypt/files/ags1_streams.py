@@ -26,6 +26,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from io import SEEK_CUR, SEEK_END, SEEK_SET
+from threading import RLock
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
@@ -47,7 +48,9 @@ _ABORT_MARK: Final = b"\x00"
 
 
 class Ags1InputStream:
-    """The plaintext of one AGS1 file as a read-only, seekable binary stream. Not for use by two threads at a time.
+    """The plaintext of one AGS1 file as a read-only, seekable binary stream.
+
+    Threads that share it share its position, as that of a file: what a read returns is authentic, and from where the position was by then.
 
     It holds at most one decrypted block, and reads at most FETCH_BLOCKS blocks from the store at once. Closing it closes `raw`.
 
@@ -72,6 +75,9 @@ class Ags1InputStream:
         self._cipher = AesGcm(key_metadata.encryption_key)
         self._aad_prefix = key_metadata.aad_prefix
         self._position = 0
+        # One read at a time: a second one would move `raw` under the first, and write into the block that the first copies from. Reentrant,
+        # since a signal or the garbage collector may close the stream in the middle of a read.
+        self._reading = RLock()
         self._closed = False
         self._failure: TablecryptError | None = None
         self._header_checked = False
@@ -122,13 +128,14 @@ class Ags1InputStream:
 
     def read(self, size: int | None = -1) -> bytes:
         """Return `size` plaintext bytes, fewer only at the end; all that are left for None or a negative size."""
-        self._check_open()
-        left = max(0, self._plaintext_length - self._position)
-        wanted = left if size is None or size < 0 else min(size, left)
-        # BytesIO lends its bytes to write into, and gives them away without a copy.
-        target = io.BytesIO(bytes(wanted))
-        with target.getbuffer() as view:
-            self.readinto(view)
+        with self._reading:
+            self._check_open()
+            left = max(0, self._plaintext_length - self._position)
+            wanted = left if size is None or size < 0 else min(size, left)
+            # BytesIO lends its bytes to write into, and gives them away without a copy.
+            target = io.BytesIO(bytes(wanted))
+            with target.getbuffer() as view:
+                self.readinto(view)
         return target.getvalue()
 
     def readinto(self, buffer: Buffer) -> int:
@@ -136,25 +143,28 @@ class Ags1InputStream:
 
         Whole blocks are decrypted in place. After an error, what was written into `buffer` is authenticated plaintext or zeros.
         """
-        self._check_open()
-        with flat_view(buffer) as view, self._failing_for_good():
-            del buffer
-            self._check_empty_block()
-            count = min(len(view), max(0, self._plaintext_length - self._position))
-            with view[:count] as target:
-                self._fill(target)
+        with self._reading:
+            self._check_open()
+            with flat_view(buffer) as view, self._failing_for_good():
+                del buffer
+                self._check_empty_block()
+                start = self._position
+                count = min(len(view), max(0, self._plaintext_length - start))
+                with view[:count] as target:
+                    self._fill(target, start)
 
-        self._position += count
-        return count
+            self._position = start + count
+            return count
 
     def close(self) -> None:
         """Close `raw` and forget the decrypted block. It may be called twice."""
-        if self._closed:
-            return
-        self._closed = True
-        self._cached_block = None
-        self._cache = bytearray()
-        self._raw.close()
+        with self._reading:
+            if self._closed:
+                return
+            self._closed = True
+            self._cached_block = None
+            self._cache = bytearray()
+            self._raw.close()
 
     def __enter__(self) -> Ags1InputStream:
         return self
@@ -205,9 +215,8 @@ class Ags1InputStream:
         self._decrypt_block(0, self._fetch_blocks(0, 1), memoryview(bytearray()))
         self._empty_block_checked = True
 
-    def _fill(self, target: memoryview) -> None:
-        """Write the plaintext from the current position on into all of `target`, a window of blocks at a time."""
-        start = self._position
+    def _fill(self, target: memoryview, start: int) -> None:
+        """Write the plaintext from a position on into all of `target`, a window of blocks at a time."""
         filled = 0
         while filled < len(target):
             block = ags1.block_of(start + filled)

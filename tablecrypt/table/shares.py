@@ -11,10 +11,13 @@
       snapshot-id         of this table, from which the files are
       created-ms          milliseconds since the epoch
       row-filter          what the shared rows match; without its values where it compares a protected column
-      columns             protected columns that were shared, as objects: field-id, name, key-id of the partner's master key
+      columns             protected columns that were shared, as objects: field-id, name, key-id of the partner's master key, and the proof
+                          that somebody with the column's key shared it (keys/share_proofs.py), without which no update goes on with it
       files               data and delete files of this table that the share names
       former-files        further ones, which only states before name that are still stored; records of earlier releases have none
       former-columns      protected columns that only such states have, as above; likewise
+      without             field ids of columns that may not leave, which updates leave out too; likewise
+      with-statistics     whether the partner gets bounds and counts; likewise
       secret              what the lists of all states of the share say, as base64; records of earlier releases have none
 
 Each record is a new file under a DEK of its own, and the property holds what opens it. So who writes storage cannot put another record in
@@ -72,6 +75,8 @@ _COLUMNS: Final = "columns"
 _FILES: Final = "files"
 _FORMER_FILES: Final = "former-files"
 _FORMER_COLUMNS: Final = "former-columns"
+_WITHOUT: Final = "without"
+_WITH_STATISTICS: Final = "with-statistics"
 _SECRET: Final = "secret"
 
 logger = logging.getLogger(__name__)
@@ -85,16 +90,23 @@ class SharedColumn:
         field_id: the column's.
         name: its name when it was shared.
         key_id: the partner's master key that opens it.
+        proof: that somebody with the column's key shared it (keys/share_proofs.py); empty where nothing proves it.
     """
 
     field_id: int
     name: str
     key_id: str
+    proof: str = field(default="", repr=False, compare=False)
 
     @classmethod
     def of(cls, fields: Mapping[str, Any]) -> Self:
         """Return what a record says of a column. KeyError or TypeError where it says none."""
-        return cls(_typed(fields["field-id"], int), _typed(fields["name"], str), _typed(fields["key-id"], str))
+        return cls(
+            _typed(fields["field-id"], int),
+            _typed(fields["name"], str),
+            _typed(fields["key-id"], str),
+            _typed(fields.get("proof", ""), str),
+        )
 
 
 @dataclass(frozen=True)
@@ -112,6 +124,8 @@ class ShareRecord:
         columns: the protected columns that were shared.
         files: locations of the source's data and delete files that the share names.
         former_files, former_columns: further ones, and columns, of states before that are still stored: who is at one opens them still.
+        without: field ids of columns that may not leave: no update gives them.
+        with_statistics: whether the partner gets bounds and counts of the columns.
         secret: what the manifest lists of all its states say, by which the partner tells that one follows the other; None in records of
             earlier releases.
     """
@@ -127,6 +141,8 @@ class ShareRecord:
     files: tuple[str, ...] = field(repr=False)
     former_files: tuple[str, ...] = field(default=(), repr=False)
     former_columns: tuple[SharedColumn, ...] = ()
+    without: tuple[int, ...] = ()
+    with_statistics: bool = True
     secret: Secret | None = field(default=None, repr=False, compare=False)
 
     @property
@@ -328,6 +344,8 @@ def _decoded(location: str, content: bytes) -> tuple[ShareRecord, str]:
         given[_FILES] = tuple(_typed(each, str) for each in fields[_FILES])
         given["former_files"] = tuple(_typed(each, str) for each in fields.get(_FORMER_FILES, ()))
         given["former_columns"] = tuple(map(SharedColumn.of, fields.get(_FORMER_COLUMNS, ())))
+        given[_WITHOUT] = tuple(_typed(each, int) for each in fields.get(_WITHOUT, ()))
+        given["with_statistics"] = _typed(fields.get(_WITH_STATISTICS, True), bool)
         given[_SECRET] = share_secret_in(fields[_SECRET]) if _SECRET in fields else None
         return ShareRecord(**given), str(fields[_TABLE_UUID])
     except (ValueError, KeyError, TypeError) as error:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import io
+import time
 import tracemalloc
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
+from threading import Event
 
 import pyarrow as pa
 import pytest
@@ -206,3 +209,50 @@ def test_pyarrow_and_python_wrappers_read_through_it() -> None:
         assert arrow.read(10) == plaintext_of(length)[MIB - 5 : MIB + 5]
     buffered = io.BufferedReader(opened(file_of(length)))  # type: ignore[type-var]
     assert buffered.read() == plaintext_of(length)
+
+
+class YieldingStore(RecordingStore):
+    """Lets other threads go on between a seek and the read that follows it."""
+
+    def read(self, size: int | None = -1) -> bytes:
+        time.sleep(0.001)
+        return super().read(size)
+
+
+def test_threads_that_share_a_stream_read_authentic_bytes_of_one_place_each() -> None:
+    plaintext, stored = plaintext_of(3 * MIB), file_of(3 * MIB)
+    stream = Ags1InputStream(YieldingStore(stored), key_metadata(len(stored)), LOCATION, len(stored))
+
+    def parts(first: int) -> list[bytes]:
+        found = []
+        for number in range(first, first + 20):
+            stream.seek(number * 150_011 % (3 * MIB))
+            found.append(stream.read(4000))
+        return found
+
+    with ThreadPoolExecutor(4) as pool:
+        found = [part for each in pool.map(parts, range(0, 400, 100)) for part in each]
+
+    assert all(part in plaintext for part in found)
+
+
+def test_a_stream_that_another_thread_closes_ends_no_read_in_the_middle() -> None:
+    plaintext, stored = plaintext_of(3 * MIB), file_of(3 * MIB)
+    store = RecordingStore(stored)
+    stream, began = Ags1InputStream(store, key_metadata(len(stored)), LOCATION, len(stored)), Event()
+    read = store.read
+
+    def slow_read(size: int | None = -1) -> bytes:
+        began.set()
+        time.sleep(0.01)
+        return read(size)
+
+    store.read = slow_read  # type: ignore[method-assign]
+    with ThreadPoolExecutor(1) as pool:
+        reading = pool.submit(stream.read)
+        began.wait()
+        stream.close()
+        assert reading.result() == plaintext
+
+    with pytest.raises(ValueError, match="is closed"):
+        stream.read(1)

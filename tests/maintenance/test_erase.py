@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import shutil
 import uuid
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -13,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyiceberg.catalog import Catalog
+from pyiceberg.manifest import ManifestContent
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
@@ -24,10 +26,12 @@ from tablecrypt.maintenance import erase, shred
 from tablecrypt.manifests.records import DATA_FILE_POSITIONS, EncryptedDataFile, key_metadata_of, with_key
 from tests.support.aws import AwsServer
 from tests.support.edited_metadata import edited
+from tests.support.handwritten_manifests import HandwrittenManifest, commit_by_hand, named_otherwise
 from tests.support.listeners import once
 from tests.support.plaintext import CANARY
 from tests.support.protected_tables import Clients, protected_table
 from tests.support.stored_text import readable_text
+from tests.support.table_files import TableFiles
 from tests.support.tables import (
     MASTER_KEY,
     contents_below,
@@ -133,6 +137,19 @@ def test_a_tag_gets_no_rows_of_a_branch_that_has_the_name_of_what_a_killed_run_l
     assert erase(table, FILTER).is_complete
 
     assert {name: table.refresh().scan().use_ref(name).count() for name in table.metadata.refs} == {"main": 59, "old": 39}
+
+
+def test_a_branch_that_is_named_for_a_branch_is_nobodys_and_keeps_its_rows(catalog: Catalog) -> None:
+    table = people(catalog)
+    own = "tablecrypt-erasing-main"
+    table.manage_snapshots().create_branch(table.snapshots()[-1].snapshot_id, own).commit()
+    table.append(rows(300, 310), branch=own)
+
+    erased = erase(table, FILTER)
+
+    assert {(ref.name, ref.rows) for ref in erased.refs} == {("main", 1), (own, 1)}
+    assert {name: table.refresh().scan().use_ref(name).count() for name in table.metadata.refs} == {"main": 59, own: 69}
+    check_nothing_is_left(table)
 
 
 def test_partition_folders_and_summaries_go_too(catalog: Catalog) -> None:
@@ -362,6 +379,21 @@ class TestPrincipals:
         assert path_of(called).exists()
         assert table.refresh().scan().count() == 59
         assert table.scan(snapshot_id=first.snapshot_id).count() == 20
+
+    def test_rows_in_what_somebody_calls_a_deletion_vector_were_not_searched(self, catalog: Catalog) -> None:
+        table = people(catalog)
+        [held] = [task.file for task in table.scan(FILTER).plan_files()]
+        called = path_of(held.file_path).with_name("called-deletes.puffin")
+        shutil.copy(path_of(held.file_path), called)
+        vector = TableFiles(folder_of(table), table.schema()).deletion_vector("file:///of/no/file.parquet", [3])
+        fields = {"file_path": f"file://{called}", "file_size_in_bytes": held.file_size_in_bytes}
+        entry = named_otherwise(vector, **fields, key_metadata=key_metadata_of(held).encode(), content_size_in_bytes=40)
+        commit_by_hand(table.refresh(), HandwrittenManifest([entry], ManifestContent.DELETES, spec_id=0))
+
+        erased = erase(table, FILTER)
+
+        assert list(erased.not_searched) == [f"file://{called}"]
+        assert not erased.is_complete
 
     def test_older_metadata_without_keys_that_names_the_persons_partition_goes(self, catalog: Catalog) -> None:
         """Such as of a table that was plain once."""

@@ -122,6 +122,21 @@ class TestSchemasThatChanged:
         assert sorted(table.refresh().scan().to_arrow()["customer_id"].to_pylist(), key=str) == [30, 31, None]
         check_nothing_is_left(table, CANARY)
 
+    def test_columns_whose_name_another_one_had_are_told(self, both: Clients, mode: str) -> None:
+        table = people(both.payroll, properties={"write.delete.mode": mode})
+        table.append(rows(table, 1, 7))
+        with table.update_schema() as change:
+            change.delete_column("customer_id").rename_column("email", "mail")
+        with table.update_schema() as change:
+            change.add_column("customer_id", IntegerType()).add_column("email", StringType())
+        table.append(rows(table, 7, 8))
+
+        by_id, by_mail = erase(table, FILTER), erase(table, "email = 'm8'")
+
+        assert [each for each in by_id.outside if "'customer_id'" in each and "field id 1, not 3" in each and "was dropped" in each]
+        assert [each for each in by_mail.outside if "'email'" in each and "field id 2, not 4" in each and "is 'mail' now" in each]
+        assert not [each for each in erase(table, "mail = 'x'").outside if "had the name" in each]
+
     def test_partitions_that_changed(self, both: Clients, mode: str) -> None:
         table = people(both.payroll, SCHEMA, BY_CUSTOMER, properties={"write.delete.mode": mode, "write.summary.partition-limit": "100"})
         table.append(rows(table, 1, 7))

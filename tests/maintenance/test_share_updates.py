@@ -78,6 +78,38 @@ def test_an_update_of_what_did_not_change_changes_nothing(table: EncryptedTable,
     assert table.refresh().metadata_location == location
 
 
+def test_an_update_gives_no_column_and_no_bounds_that_the_share_has_kept_from_the_partner(table: EncryptedTable, partner: Partner) -> None:
+    share(table, partner.key_id, partner.location, NORTH, rewrite=True, without_columns=["note"], no_statistics=True)
+    unchanged = share(table, partner.key_id, partner.location, update=True)
+    assert unchanged.withheld == ("note",)
+    with table.update_schema() as change:
+        change.rename_column("note", "remark")
+    renamed = team_rows(100).rename_columns(["id", "team", "remark"])
+    table.append(renamed)
+
+    updated = share(table, partner.key_id, partner.location, update=True)
+
+    assert (updated.columns, updated.withheld, updated.files) == (("id", "team"), ("remark",), 0)
+    theirs = partner.register(updated)
+    assert ids(theirs) == ids(table, row_filter=NORTH)
+    assert not {field_id for task in theirs.scan().plan_files() for field_id in task.file.lower_bounds or {}}
+    with table.update_schema() as change:
+        change.delete_column("remark")
+    table.append(team_rows(200).select(["id", "team"]))
+    # The key of an older file would open the column that was dropped.
+    assert share(table, partner.key_id, partner.location, update=True).files == 0
+
+
+def test_what_an_update_is_to_keep_from_the_partner_goes_although_nothing_else_has_changed(table: EncryptedTable, partner: Partner) -> None:
+    first = share(table, partner.key_id, partner.location, NORTH)
+
+    without = share(table, partner.key_id, partner.location, update=True, rewrite=True, without_columns=["note"])
+    assert partner.register(without).schema().column_names == ["id", "team"]
+    assert without.metadata_location != first.metadata_location
+    plain = share(table, partner.key_id, partner.location, update=True, no_statistics=True)
+    assert plain.metadata_location != without.metadata_location
+
+
 def test_many_updates_leave_two_states(table: EncryptedTable, partner: Partner) -> None:
     share(table, partner.key_id, partner.location, NORTH)
     sizes = []

@@ -43,6 +43,7 @@ from tests.support.protected_tables import (
     loaded,
     opened_by_table_key,
     protected_table,
+    table_of_people,
 )
 from tests.support.tables import metadata_of
 
@@ -229,6 +230,29 @@ def test_a_column_is_shared_and_shredded_by_no_name_that_another_protected_one_h
         take(transaction, [renamed("ssn", "remark")])
     assert m.share(loaded(both.payroll), OTHER_COLUMN_KEY, place, columns={"remark": COLUMN_KEY}).withheld == ("note",)
     assert m.shred_column(loaded(both.payroll), "remark", break_shares=True).field_id == note
+
+
+def test_no_rows_are_erased_or_shared_by_a_name_that_another_protected_column_had(both: Clients, tmp_path: Path) -> None:
+    """The analyst exchanges the names of two columns under one key before the owner erases a person. Another one would go."""
+    rows = [{"id": 1, "ssn": "7", "note": "8"}, {"id": 2, "ssn": "8", "note": "7"}, {"id": 3, "ssn": "9", "note": "9"}]
+    protected_table(both.payroll, appends=[table_of_people(rows)], **{"encryption.column-keys": f"{COLUMN_KEY}: ssn, note"})
+    with loaded(both.analyst).transaction() as transaction:
+        take(transaction, EXCHANGED)
+
+    before, place = loaded(both.payroll).metadata_location, f"file://{tmp_path}/share"
+    for condition in ("ssn = '7'", "not (id = 3 or ssn != '7')"):
+        with pytest.raises(ConfigurationError, match=r"'ssn' is the column with field id \d+, and column 'note'.* had that name"):
+            m.erase(loaded(both.payroll), condition, dry_run=condition.startswith("not"))
+        with pytest.raises(ConfigurationError, match=r"'ssn' is the column with field id \d+, and column 'note'.* had that name"):
+            m.share(loaded(both.payroll), OTHER_COLUMN_KEY, place, condition, rewrite=True)
+    assert loaded(both.payroll).metadata_location == before
+
+    with loaded(both.payroll).transaction() as transaction:
+        take(transaction, [renamed("note", "number")])
+    shared = m.share(loaded(both.payroll), OTHER_COLUMN_KEY, place, "number = '7'", rewrite=True)
+    assert (shared.rows, shared.withheld) == (1, ("number", "ssn"))
+    assert m.erase(loaded(both.payroll), "number = '7'", break_shares=True).is_complete
+    assert loaded(both.payroll).scan(selected_fields=("id",)).to_arrow()["id"].to_pylist() == [2, 3]
 
 
 def test_a_column_takes_a_name_in_the_transaction_that_declares_it(people: EncryptedTable) -> None:

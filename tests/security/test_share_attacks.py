@@ -43,6 +43,7 @@ from tablecrypt.maintenance.sharing.records import live_shares, remember_share
 from tablecrypt.maintenance.sharing.sealing import create_key_pair
 from tablecrypt.manifests.records import key_metadata_of
 from tablecrypt.table.protection.policy import column_keys
+from tablecrypt.table.shares import ShareRecord
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt_catalog import EncryptedSqlCatalog
 from tests.security.matrix.partner import named_otherwise
@@ -54,6 +55,7 @@ from tests.support.tables import (
     MASTER_KEY,
     TEAM_SCHEMA,
     data_paths,
+    encrypted_sql_catalog,
     encrypted_table,
     files_below,
     folder_of,
@@ -351,6 +353,48 @@ def test_a_file_of_the_source_in_the_place_of_a_shared_one_shows_no_column(
     with pytest.raises(AuthenticationError, match="not among those that were given"):
         theirs.refresh().scan(selected_fields=("note",)).to_arrow()
     assert set(theirs.scan(selected_fields=("team",)).to_arrow()["team"].to_pylist()) == {"north", "south"}
+
+
+# ---- somebody who has the table's key, and writes into the record of a share that he is given a protected column
+
+
+def forged(record: ShareRecord, key_id: str, other: ShareRecord) -> dict[str, ShareRecord]:
+    """Records in which the note is shared under a key, as somebody writes them who has read the record of another share of it."""
+    [column] = other.columns
+    ours = replace(column, proof="")
+    return {
+        "a column that is not shared": replace(record, columns=(replace(ours, key_id=key_id),)),
+        "a junk proof": replace(record, columns=(replace(ours, key_id=key_id, proof=f"{column.proof.partition(':')[0]}:xx"),)),
+        "another key": replace(record, columns=(replace(column, key_id=key_id),)),
+        "the column of another share": replace(record, columns=(column,)),
+    }
+
+
+FORGED: Final = ("a column that is not shared", "a junk proof", "another key", "the column of another share", "other rows")
+
+
+@pytest.mark.parametrize("way", FORGED)
+def test_an_update_gives_nobody_a_column_because_a_record_says_so(
+    two_columns: EncryptedTable, partner: Partner, warehouse: Path, aws: AwsServer, way: str
+) -> None:
+    columns = {"note": partner.column_key_id}
+    elsewhere = share(two_columns, partner.key_id, f"{partner.location}-north", NORTH, columns=columns)
+    here = share(two_columns, partner.key_id, partner.location, NORTH)
+    mine = aws.new_key()
+    allowed = {"encryption.allowed-key-ids": f"{MASTER_KEY},{mine}"}
+    analyst = encrypted_table(encrypted_sql_catalog(warehouse, aws, allowed).load_table("db.two"))
+    by_uuid = {record.share_uuid: record for record in live_shares(analyst)}
+    other = by_uuid[elsewhere.share_uuid]
+    records = forged(by_uuid[here.share_uuid], mine, other) | {"other rows": replace(other, row_filter="")}
+
+    remember_share(analyst, records[way])
+
+    location = records[way].location
+    with pytest.raises(ConfigurationError, match=r"does not prove that somebody with the key of column 'note' shared it.*--column"):
+        share(two_columns, partner.key_id, location, update=True)
+    named = share(two_columns, partner.key_id, location, NORTH, update=True, columns=columns)
+    assert named.protected == columns
+    assert share(two_columns, partner.key_id, location, update=True).metadata_location == named.metadata_location
 
 
 # ---- somebody who can seal to the partner's public key, or wrap under his key, and writes the share's folder

@@ -38,6 +38,7 @@ from tablecrypt.maintenance.operation import (
 )
 from tablecrypt.maintenance.runner import Runner, runner_or_threads
 from tablecrypt.table.parquet_options import parquet_writer_options
+from tablecrypt.table.protection.authenticated import check_compared
 from tablecrypt.table.shares import SharedFiles, deleting_io, keeping_shared
 from tablecrypt.table.table_files import heads_of, name_of
 
@@ -78,8 +79,9 @@ def erase(
 
     Raises:
         SharedFilesError, ShareRecordError: live shares do, or their records cannot be read. Nothing has changed.
-        ConfigurationError: the table is not encrypted, the filter does not fit it or matches every row, a staged snapshot holds such rows;
-            or the table has gc.enabled=false, or neither a pin nor `delete_below` says where it lies. Nothing has changed.
+        ConfigurationError: the table is not encrypted; the filter does not fit it, matches every row, or compares a protected column by a
+            name that another one had; a staged snapshot holds such rows; or the table has gc.enabled=false, or neither a pin nor
+            `delete_below` says where it lies. Nothing has changed.
         ColumnKeyDeniedError: the filter compares a protected column that cannot be read, or the table has such a column and its deletes are
             not merge-on-read. Nothing has changed.
         AuthenticationError, KeyNotFoundError, FormatError: a snapshot's manifests cannot be read. Nothing has changed.
@@ -94,6 +96,8 @@ def erase(
     # Past a server's row filter the rows to erase may not show: a search that finds none would be no proof.
     refuse_restricted(fresh.io, "erase")
     rows = ErasureFilter(fresh.schema(), checked_filter(fresh, row_filter, "row_filter"))
+    # By an exchanged name the rows of others would go for good, or none, and the report would call that complete.
+    check_compared(fresh.metadata, fresh.io, fresh.schema(), rows.field_ids)
 
     if not dry_run:
         # Refused before anything is rewritten: otherwise the rows would leave the heads and stay in the history, which may not be deleted.
@@ -224,5 +228,5 @@ def _result(
         refused=hide.of_all(removed.refused),
         failed=hide.of_all(removed.failed),
         hidden_columns=hidden_columns(searching),
-        outside=unreachable(searching.table),
+        outside=unreachable(searching.table, row_filter.field_ids),
     )

@@ -194,9 +194,13 @@ def _check_some_stay(table: EncryptedTable, works: Iterable[RefWork]) -> None:
 def is_working_branch(table: EncryptedTable, name: str) -> bool:
     """Whether a branch is one on which a tag's rows are erased."""
     refs = table.metadata.refs
-    # The rest has to be the name of a ref: a user's branch may begin with the same words.
+    # The rest has to be the name of a tag: a user's branch may begin with the same words, and its rows must not go with it.
+    tag = refs.get(name.removeprefix(WORKING_BRANCH))
     return (
-        name.startswith(WORKING_BRANCH) and refs[name].snapshot_ref_type == SnapshotRefType.BRANCH and name[len(WORKING_BRANCH) :] in refs
+        name.startswith(WORKING_BRANCH)
+        and refs[name].snapshot_ref_type == SnapshotRefType.BRANCH
+        and tag is not None
+        and tag.snapshot_ref_type == SnapshotRefType.TAG
     )
 
 

@@ -11,9 +11,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
+
+from pyiceberg.table.metadata import TableMetadata
 
 from tablecrypt.files.raw_output import TABLE_METADATA_SUFFIXES, operation_of_journal
 from tablecrypt.files.stores import StoredFile, stored_files
@@ -216,13 +218,34 @@ def state_of(table: EncryptedTable) -> TableState:
     return TableState(table.metadata_location, metadata, len(locations), names)
 
 
-def unreachable(table: EncryptedTable) -> tuple[str, ...]:
-    """Say which copies of erased rows an erasure does not reach, and what ends them."""
+def unreachable(table: EncryptedTable, field_ids: Iterable[int]) -> tuple[str, ...]:
+    """Say which rows and copies of erased rows an erasure does not reach, and what ends them.
+
+    Args:
+        table: as it is now.
+        field_ids: the columns that the filter compares.
+    """
     return (
+        *_earlier_columns(table.metadata, field_ids),
         *outside(table),
         _versions(table),
         "A writer that began before the erasure and commits after it may bring such rows back: run the erasure again when it has ended.",
     )
+
+
+def _earlier_columns(metadata: TableMetadata, field_ids: Iterable[int]) -> Iterator[str]:
+    """Say of the columns that a filter compares which others had their names before: it means those that have them now."""
+    current = metadata.schema()
+    for field_id in sorted(field_ids):
+        name = current.find_column_name(field_id)
+        had = {each for schema in metadata.schemas for each in schema.field_ids if schema.find_column_name(each) == name}
+        for other in sorted(had - {field_id}):
+            now = current.find_column_name(other)
+            ends = f"is {now!r} now: erase by that name too" if now else "was dropped: compact(rewrite_all=True) and shred end its values"
+            yield (
+                f"Rows that match by another column which had the name {name!r} before (field id {other}, not {field_id}): "
+                f"that column {ends}."
+            )
 
 
 def _versions(table: EncryptedTable) -> str:

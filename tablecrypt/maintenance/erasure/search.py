@@ -5,7 +5,7 @@
           └ data files                              all rows, whatever deletes say of them
           └ equality deletes                        their values; where they lack the filter's columns, nothing can be said of them
           └ position deletes                        the rows that they copy, where they do
-          └ deletion vectors                        hold no values
+          └ deletion vectors                        hold no values, if they are what their entries say
 
 Nothing is ruled out by statistics, but for a file that is no longer stored: then its bounds are all that is left of it. Bounds are searched
 too: those that no row of their file accounts for are values of rows that it held before it was written again. A file's smallest and
@@ -47,11 +47,11 @@ from tablecrypt.maintenance._shred_find import OlderFiles
 from tablecrypt.maintenance.columns.blanking import BLANKED
 from tablecrypt.maintenance.erasure.row_filter import ErasureFilter
 from tablecrypt.maintenance.operation import Counted
-from tablecrypt.manifests.records import FORMAT_VERSION, is_deletion_vector, partition_values
+from tablecrypt.manifests.records import FORMAT_VERSION, EncryptedDataFile, is_deletion_vector, partition_values
 from tablecrypt.parquet.uniform import ReadRequest
 from tablecrypt.table._pyiceberg.arrow import InclusiveMetricsEvaluator, to_requested_schema
 from tablecrypt.table.data_file_reader import FIELD_ID_KEY, opened_file
-from tablecrypt.table.deletes import comparable, equality_fields
+from tablecrypt.table.deletes import DeletionVectorReader, comparable, equality_fields
 from tablecrypt.table.metadata import EncryptedSnapshot
 from tablecrypt.table.planning import EncryptedFileScanTask, sequence_number_of
 from tablecrypt.table.reader import TaskReader
@@ -300,6 +300,7 @@ class FileSearch:
         # Bounds decide only about files that are gone: rows of the others are read, whatever the bounds claim.
         self._may_hold = InclusiveMetricsEvaluator(self._schema, row_filter.expression, True)
         # Without a row filter: it would let the reader skip row groups by statistics, which may be wrong.
+        self._vectors = DeletionVectorReader(self._io)
         self._reader = TaskReader(self._metadata, self._io, row_filter.on_rows.columns, ALWAYS_TRUE)
 
     def look(self, files: Collection[NamedLocation], counted: Counted) -> Findings:
@@ -353,6 +354,8 @@ class FileSearch:
         if file.content == DataFileContent.DATA:
             return self._inspect_rows(named)
         if is_deletion_vector(file):
+            # A file is no vector because an entry calls it one: whoever may commit could have one with such rows passed over.
+            self._vectors.check(EncryptedDataFile.of(file), None)
             return Inspected(Holds.NOTHING)
         if file.content == DataFileContent.EQUALITY_DELETES:
             return self._decided(self._equality_values(file))

@@ -12,19 +12,22 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import replace
 
 from pyiceberg.schema import Schema
 
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import ConfigurationError
-from tablecrypt.keys.column_keys import key_id_in
+from tablecrypt.keys.column_keys import ColumnPolicy, key_id_in
 from tablecrypt.keys.given_deks import FileColumn, GivenDeks
+from tablecrypt.keys.share_proofs import is_share_proven, share_proof
 from tablecrypt.manifests.records import key_metadata_of
 from tablecrypt.parquet.protected.protected_layout import StoredHiddenColumns
+from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.planning import EncryptedFileScanTask
 from tablecrypt.table.protection.authenticated import check_chosen, check_declared
 from tablecrypt.table.protection.policy import column_keys, unreadable
-from tablecrypt.table.shares import SharedColumn
+from tablecrypt.table.shares import SharedColumn, ShareRecord
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import name_of
 
@@ -58,6 +61,30 @@ def named_columns(
         check_chosen(table.metadata, table.io, field_id, name)
         found.append(SharedColumn(field_id, name, key_id))
     return tuple(sorted(found, key=lambda column: column.field_id))
+
+
+def proven_columns(table: EncryptedTable, columns: Iterable[SharedColumn], share_uuid: str, row_filter: str) -> tuple[SharedColumn, ...]:
+    """Return shared columns with the proofs by which the next update believes what the table remembers of them. Raises as `share_proof`."""
+    maker, metadata = table.io.manager.columns, table.metadata
+    return tuple(
+        replace(each, proof=share_proof(maker, metadata.key_ring, *_proven_of(metadata, each, share_uuid, row_filter))) for each in columns
+    )
+
+
+def unproven_columns(table: EncryptedTable, record: ShareRecord, columns: Iterable[SharedColumn]) -> list[SharedColumn]:
+    """Return those of a share's columns of which its record does not prove that somebody with their keys shared them, under these keys."""
+    maker, metadata = table.io.manager.columns, table.metadata
+    found = ((each, _proven_of(metadata, each, record.share_uuid, record.row_filter)) for each in columns)
+    return [each for each, proven in found if not is_share_proven(maker, metadata.key_ring, *proven, each.proof)]
+
+
+def _proven_of(
+    metadata: EncryptedTableMetadata, column: SharedColumn, share_uuid: str, row_filter: str
+) -> tuple[int, str, tuple[str, ...]]:
+    # Under the column's master key of now alone: who holds a former one proves nothing of what is shared today.
+    master_key_id = next(iter(ColumnPolicy.from_properties(metadata.properties).master_keys(column.field_id)), "")
+    said = (str(metadata.table_uuid), share_uuid, str(column.field_id), column.key_id, row_filter)
+    return column.field_id, master_key_id, said
 
 
 def check_right(table: EncryptedTable, columns: Iterable[SharedColumn]) -> None:

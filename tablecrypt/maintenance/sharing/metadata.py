@@ -114,7 +114,6 @@ class ShareWriter:
         place: where.
         io: the share's FileIO, whose manager makes its DEKs and knows the partner's master key.
         secret: what the manifest lists of all states of the share say.
-        with_statistics: whether the partner gets bounds and counts of the columns.
 
     Attributes:
         locations: of the files that were begun.
@@ -122,12 +121,11 @@ class ShareWriter:
         rewritten_rows, rewritten_bytes: how many rows were written again, and their stored bytes.
     """
 
-    def __init__(self, plan: SharePlan, place: Place, io: TableFileIO, secret: Secret, with_statistics: bool = True) -> None:
+    def __init__(self, plan: SharePlan, place: Place, io: TableFileIO, secret: Secret) -> None:
         self._plan = plan
         self._place = place
         self._io = io
         self._secret = secret
-        self._with_statistics = with_statistics
         self._now_ms = time.time_ns() // 1_000_000
         self._manifests = 0
         self.written_bytes = 0
@@ -258,7 +256,7 @@ class ShareWriter:
 
     def _shown(self, statistics: Mapping[int, Any] | None) -> dict[int, Any] | None:
         """Return statistics of the columns that the share has: others would show values of columns that are withheld or were dropped."""
-        if statistics is None or not self._with_statistics:
+        if statistics is None or not self._plan.with_statistics:
             return None
         return {field_id: value for field_id, value in statistics.items() if field_id in self._plan.schema.field_ids}
 
@@ -277,7 +275,7 @@ class ShareWriter:
                 self.locations.append(file.file_path)
                 self.rewritten_rows += file.record_count
                 self.rewritten_bytes += file.file_size_in_bytes
-                yield file
+                yield file if plan.with_statistics else EncryptedDataFile.of(file).without_statistics_of(plan.schema.field_ids)
 
     def _entries_for(self, files: Iterable[DataFile]) -> tuple[EncryptedKey, ...]:
         """Return the entries that the protected columns of files which were written again need."""

@@ -44,7 +44,7 @@ from tablecrypt.maintenance._storage import write_metadata
 from tablecrypt.maintenance.erasure.row_filter import shape_of
 from tablecrypt.maintenance.operation import check_own_manifests, checked_filter, reload, require_encrypted
 from tablecrypt.maintenance.runner import LocalRunner
-from tablecrypt.maintenance.sharing.columns import given_deks
+from tablecrypt.maintenance.sharing.columns import given_deks, proven_columns, unproven_columns
 from tablecrypt.maintenance.sharing.metadata import Place, ShareWriter
 from tablecrypt.maintenance.sharing.plan import RewriteChoice, SharePlan, plan_share
 from tablecrypt.maintenance.sharing.records import ShareRecord, live_shares, remember_share
@@ -92,10 +92,12 @@ def share(
         snapshot: id of the snapshot that is shared; by default the current one.
         columns: protected columns that are shared, by name, each with a second master key of the partner's: {"salary": "alias/his-pay"}.
             This user may read the column, and wrap under that key. By default none; for an update those of the share.
-        no_statistics: whether the partner gets no bounds and counts of the columns, by which his scans leave out files.
+        no_statistics: whether the partner gets no bounds and counts of the columns, by which his scans leave out files. Updates of the
+            share give none either.
         rewrite: whether matching rows of files that cannot be shared as they are, above all since they hold other rows too, are written
             once into the share's folder, under keys of their own.
-        without_columns: columns that may not leave at all, with `rewrite`: every file with matching rows is written again without them.
+        without_columns: columns that may not leave at all, with `rewrite`: every file with matching rows is written again without them. No
+            update of the share gives them.
         update: bring the share that is at the location up to date: the partner then registers the new metadata in the place of the old.
         dry_run: only say what would be shared.
         manifests_below: folders of this table and of no other in which manifests lie, where neither a pin nor the place of its metadata
@@ -106,7 +108,7 @@ def share(
             other rows too, has position or equality deletes, or holds a protected column in the clear; the location is inside the table's
             or holds a table or a table's files; the partner's key is the table's own, or that of one of his columns; a column that is named
             is not protected, or the share is sealed to a public key; or a manifest lies outside the folders of which this client knows that
-            they are the table's.
+            they are the table's; or the record of the share does not prove that somebody with a column's key shared it.
         ColumnKeyDeniedError: this user may not read a column that is named; nothing was shared.
         KeyNotFoundError, KmsError: the KMS has no such key, or does not wrap under it; or it refused the table's key.
         CommitFailedException: others committed to the table first, several times in a row: nothing was shared.
@@ -117,13 +119,19 @@ def share(
     is_sealed = to_key_id.startswith(PUBLIC_KEY)
     public_key = PublicKey.read(file_path("to_key_id", to_key_id.removeprefix(PUBLIC_KEY))) if is_sealed else None
     key_id = to_key_id if public_key is None else public_key.key_id
-    sharing = _Sharing(fresh, key_id, location.rstrip("/"), not no_statistics, public_key)
+    sharing = _Sharing(fresh, key_id, location.rstrip("/"), public_key)
     if not update:
         sharing.check_place_is_free()
     record = sharing.known() if update else None
     rows = sharing.rows(row_filter, record)
     chosen = columns if columns is not None else record.columns if record is not None else ()
-    plan = plan_share(fresh, rows, snapshot, LocalRunner(), RewriteChoice(rewrite, tuple(without_columns)), chosen)
+    # What a share has kept from the partner, an update that says nothing of it keeps from him too.
+    left_out = () if record is None else record.without
+    rewriting = RewriteChoice(rewrite or bool(left_out), tuple(without_columns), left_out)
+    plan = plan_share(fresh, rows, snapshot, LocalRunner(), rewriting, chosen)
+    plan = replace(plan, with_statistics=not no_statistics and (record is None or record.with_statistics))
+    if record is not None and columns is None:
+        sharing.check_proven(record, plan.columns)
     sharing.check_keys_of(plan.columns)
     check_own_manifests(fresh, (each.manifest_path for each in plan.snapshot.manifests(fresh.io)), manifests_below)
     if dry_run:
@@ -132,6 +140,10 @@ def share(
     said = record.row_filter if row_filter is None and record is not None else str(row_filter or "")
     text = shape_of(rows) if _compares_protected(plan) else said
     return sharing.make(plan, text) if record is None else sharing.bring_up_to_date(plan, text, record)
+
+
+def _proofs(columns: Iterable[SharedColumn]) -> list[str]:
+    return [column.proof for column in columns]
 
 
 def _compares_protected(plan: SharePlan) -> bool:
@@ -157,7 +169,6 @@ class _Sharing:
     table: EncryptedTable
     to_key_id: str
     location: str
-    with_statistics: bool
     public_key: PublicKey | None = None
 
     def __post_init__(self) -> None:
@@ -182,6 +193,14 @@ class _Sharing:
                     f"column {column.name!r} is to be under {column.key_id!r}, the master key of the {whose} itself: whoever reads that "
                     "would read the column too. Name another key of the partner's"
                 )
+
+    def check_proven(self, record: ShareRecord, columns: Iterable[SharedColumn]) -> None:
+        """Refuse columns that are to be shared because a record says so, which whoever has the table's key can write."""
+        if unproven := unproven_columns(self.table, record, columns):
+            raise ConfigurationError(
+                f"the record of the share at {self.location} does not prove that somebody with the key of column {unproven[0].name!r} "
+                f"shared it under {unproven[0].key_id!r}: name the protected columns anew (columns=…, --column)"
+            )
 
     @cached_property
     def share_uuid(self) -> uuid.UUID:
@@ -245,9 +264,12 @@ class _Sharing:
 
     def bring_up_to_date(self, plan: SharePlan, row_filter: str, record: ShareRecord) -> Shared:
         """Write the share's next state, if the table has changed since."""
-        asked, known = (plan.snapshot.snapshot_id, row_filter, plan.columns), (record.snapshot_id, record.row_filter, record.columns)
+        asked = plan.snapshot.snapshot_id, row_filter, plan.columns, plan.without, plan.with_statistics
+        known = record.snapshot_id, record.row_filter, record.columns, record.without, record.with_statistics
         # Of a filter by a protected column no values are remembered, so that another one would look like it.
         is_known = asked == known and not _compares_protected(plan)
+        # Columns that were named anew are proven by a new record.
+        is_known = is_known and _proofs(self._proven(record.columns, row_filter)) == _proofs(record.columns)
         if is_known and self.states.has(record.metadata_location):
             self._forget_former(replace(record, files=tuple(plan.locations), former_files=(), former_columns=()), record)
             return self.result(plan, record)
@@ -285,7 +307,7 @@ class _Sharing:
 
     def _write(self, plan: SharePlan, place: Place, keys: _Keys, secret: Secret) -> dict[str, Any]:
         """Write one state; return what the result says of it."""
-        writer = ShareWriter(plan, place, self.io, secret, self.with_statistics)
+        writer = ShareWriter(plan, place, self.io, secret)
         with deleting_on_error(self.io, writer.locations):
             metadata = writer.write(keys.kek, keys.of_columns)
 
@@ -306,10 +328,15 @@ class _Sharing:
             snapshot_id=plan.snapshot.snapshot_id,
             created_ms=time.time_ns() // 1_000_000,
             row_filter=row_filter,
-            columns=plan.columns,
+            columns=self._proven(plan.columns, row_filter),
+            without=plan.without,
+            with_statistics=plan.with_statistics,
             files=tuple(plan.locations),
             secret=secret,
         )
+
+    def _proven(self, columns: Iterable[SharedColumn], row_filter: str) -> tuple[SharedColumn, ...]:
+        return proven_columns(self.table, columns, str(self.share_uuid), row_filter)
 
     def result(self, plan: SharePlan, record: ShareRecord | None, dry_run: bool = False) -> Shared:
         """Return what is shared; `record` is of the share before an update."""

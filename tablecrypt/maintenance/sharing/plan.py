@@ -23,6 +23,7 @@ from functools import cached_property
 from typing import Final
 
 from pyiceberg.expressions import BooleanExpression
+from pyiceberg.expressions.visitors import bind, extract_field_ids
 from pyiceberg.manifest import ManifestEntry
 from pyiceberg.schema import Schema, prune_columns
 from pyiceberg.table import ALWAYS_TRUE
@@ -41,6 +42,7 @@ from tablecrypt.table._pyiceberg.whole_files import WholeFiles
 from tablecrypt.table.filters import fitted, with_sql_null_semantics
 from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata, has_column_keys
 from tablecrypt.table.planning import EncryptedFileScanTask, ScanPlanner
+from tablecrypt.table.protection.authenticated import check_compared
 from tablecrypt.table.protection.exposed_values import ShownPartitions
 from tablecrypt.table.shares import SharedColumn
 from tablecrypt.table.table import EncryptedTable
@@ -60,6 +62,8 @@ class SharePlan:
         rewritten: files whose matching rows are written again.
         row_filter: what these rows match.
         columns: the protected columns that are shared.
+        without: ids of the columns that may not leave, also where the table has dropped them: older files hold them still.
+        with_statistics: whether the partner gets bounds and counts of the columns.
         stored: what the footers of shared files say of protected columns, by location.
         protected: ids of the protected columns that are not shared.
         withheld: names of these and of other columns that are left out.
@@ -75,6 +79,8 @@ class SharePlan:
     rewritten: tuple[EncryptedFileScanTask, ...] = ()
     row_filter: BooleanExpression = ALWAYS_TRUE
     columns: tuple[SharedColumn, ...] = ()
+    without: tuple[int, ...] = ()
+    with_statistics: bool = True
     stored: Mapping[str, StoredHiddenColumns] = field(default_factory=dict)
     protected: frozenset[int] = frozenset()
     withheld: tuple[str, ...] = ()
@@ -119,6 +125,7 @@ class RewriteChoice:
     Attributes:
         is_allowed: whether files that cannot be shared as they are may be.
         without: names of columns that may not leave at all.
+        left_out: field ids of those that the share has left out so far: an update that does not name them gives none of them.
 
     Raises:
         ConfigurationError: columns are left out, and nothing may be written again.
@@ -126,6 +133,7 @@ class RewriteChoice:
 
     is_allowed: bool = False
     without: tuple[str, ...] = ()
+    left_out: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         if self.without and not self.is_allowed:
@@ -165,6 +173,7 @@ def plan_share(
     metadata, snapshot = _state(table, snapshot_id)
     schema = metadata.schema()
     strict = with_sql_null_semantics(fitted(row_filter, schema), schema)
+    check_compared(table.metadata, table.io, schema, extract_field_ids(bind(schema, strict, case_sensitive=True)))
     tasks = ScanPlanner(metadata, table.io, strict).plan_files(snapshot.manifests(table.io))
     if not tasks:
         raise ConfigurationError(f"{name_of(table)}: no file of snapshot {snapshot.snapshot_id} holds rows that match: nothing to share")
@@ -179,9 +188,12 @@ def plan_share(
     refused = _refused(table, tasks, reasons, rewriting)
 
     withheld = protected - {each.field_id for each in shared_columns}
-    left_out = {*withheld, *_ids_of(table, schema, rewriting.without)}
+    without = {*rewriting.left_out, *_ids_of(table, schema, rewriting.without)}
+    left_out = withheld | without & set(schema.field_ids)
     if wanted := [each.name for each in shared_columns if each.field_id in left_out]:
-        raise ConfigurationError(f"column {wanted[0]!r} is to be shared and to be left out: name it once")
+        raise ConfigurationError(
+            f"column {wanted[0]!r} is to be shared and to be left out: name it once; a share that has left it out has to be made anew"
+        )
 
     shared = tuple(task for task in tasks if task.file.file_path not in refused)
     return SharePlan(
@@ -193,6 +205,7 @@ def plan_share(
         rewritten=tuple(refused.values()),
         row_filter=strict,
         columns=shared_columns,
+        without=tuple(sorted(without)),
         stored=stored,
         protected=withheld,
         withheld=_names(schema, left_out),
@@ -224,7 +237,7 @@ def _reasons(
         "are of partitions that show a protected column. Bring them in line first (reencrypt --out-of-line)": (
             lambda task: partitions.column(task.file.spec_id, task.file.file_path) is not None
         ),
-        "hold a column that is not to leave": lambda task: bool(rewriting.without),
+        "hold a column that is not to leave": lambda task: bool(rewriting.without or rewriting.left_out),
     }
 
 

@@ -18,6 +18,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Final
 
+from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata
 
 from tablecrypt.errors import ColumnKeyDeniedError, ConfigurationError, KeyIdChangedError, KmsAccessDeniedError, KmsError, TablecryptError
@@ -27,6 +28,7 @@ from tablecrypt.keys.column_key_ring import ColumnKeyMaker
 from tablecrypt.keys.column_keys import COLUMN_PREFIX, DECLARED_KEYS, DECLARED_MASK_PREFIX, ColumnPolicy, ProtectedColumn
 from tablecrypt.keys.column_lookup import KeyedColumn
 from tablecrypt.keys.key_ring import KeyRing
+from tablecrypt.keys.nested_columns import covering
 from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.protection.policy import folded, names_of_protected, protection_of_leaves, taken_message, taken_names
 from tablecrypt.table.table_files import TableFileIO
@@ -83,6 +85,23 @@ def check_chosen(metadata: EncryptedTableMetadata, io: TableFileIO, field_id: in
                 "name: somebody may have exchanged them. See which values it has, give it a name that no other protected column had, and "
                 "use that"
             )
+
+
+def check_compared(metadata: EncryptedTableMetadata, io: TableFileIO, schema: Schema, field_ids: Iterable[int]) -> None:
+    """Check the names of the protected columns that a filter compares, as `check_chosen` does: it decides which rows go, or are given away.
+
+    Args:
+        metadata, io: the table's.
+        schema: by whose names the filter was made.
+        field_ids: of the columns that it compares.
+
+    Raises:
+        ConfigurationError, KmsError: as `check_chosen`.
+    """
+    protected = covering({each: each for each in ColumnPolicy.from_properties(metadata.properties).columns}, schema)
+    # Other columns have no names of their own that anybody promises: whoever may commit writes their values too.
+    for field_id in sorted({protected[each] for each in field_ids if each in protected}):
+        check_chosen(metadata, io, field_id, schema.find_column_name(field_id) or str(field_id))
 
 
 def undeclared_columns(
