@@ -539,9 +539,9 @@ class EncryptedUpdateSnapshot(UpdateSnapshotAdapter):
         """Return a producer that drops data files."""
         return self.producer(EncryptedDelete, Operation.DELETE)
 
-    def replacement(self) -> EncryptedReplacement:
-        """Return a producer that puts the files which are added in place of everything."""
-        return self.producer(EncryptedReplacement, Operation.APPEND)
+    def replacement(self, operation: Operation = Operation.DELETE) -> EncryptedReplacement:
+        """Return a producer that puts the files which are added in place of everything: an overwrite where there are any."""
+        return self.producer(EncryptedReplacement, operation)
 
     def row_delta(self, row_delta: RowDelta, operation: Operation = Operation.DELETE) -> EncryptedRowDelta:
         """Return a producer that adds deletion vectors, and data files where the operation is an overwrite."""

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import itertools
+import uuid
 
 import pyarrow as pa
 import pytest
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.table.inspect import InspectTable
+from pyiceberg.transforms import IdentityTransform
+from pyiceberg.types import ListType, NestedField, StructType, UUIDType
 
 from tablecrypt.maintenance.reachable import reachable_files
+from tablecrypt_catalog import EncryptedSqlCatalog
+from tests.support.tables import MASTER_KEY
 
 TABLES = sorted(name for name, method in vars(InspectTable).items() if not name.startswith("_") and callable(method))
 
@@ -22,6 +29,21 @@ def test_every_metadata_table_is_shown_without_a_key(module_table: Table, name: 
     for file in reachable_files(module_table.metadata, module_table.io).files.values():
         assert file.key is not None
         assert repr(file.key.encryption_key.reveal())[2:-1] not in text
+
+
+def test_bounds_and_partitions_of_uuids_are_shown_as_their_bytes(catalog: EncryptedSqlCatalog) -> None:
+    nested = StructType(NestedField(3, "id", UUIDType()), NestedField(4, "ids", ListType(5, UUIDType())))
+    schema = Schema(NestedField(1, "id", UUIDType()), NestedField(2, "nested", nested))
+    by_id = PartitionSpec(PartitionField(1, 1000, IdentityTransform(), "id"))
+    one = uuid.UUID(int=1).bytes
+
+    for name, spec in (("db.whole", PartitionSpec()), ("db.by_id", by_id)):
+        table = catalog.create_table(name, schema, partition_spec=spec, properties={"encryption.key-id": MASTER_KEY})
+        table.append(pa.table({"id": pa.array([one], pa.binary(16)).cast(pa.uuid())}))
+
+        for file in (*table.inspect.files().to_pylist(), *table.inspect.entries().to_pylist()):
+            assert file["readable_metrics"]["id"]["lower_bound"] == one
+    assert [row["partition"] for row in table.inspect.partitions().to_pylist()] == [{"id": one}]
 
 
 def test_the_entry_of_a_deletion_vector_is_shown(module_table: Table) -> None:

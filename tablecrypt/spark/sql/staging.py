@@ -18,6 +18,7 @@ from typing import cast
 from pyiceberg.exceptions import NoSuchTableError, TableAlreadyExistsError
 from pyiceberg.manifest import DataFile
 from pyiceberg.table.refs import MAIN_BRANCH
+from pyiceberg.table.snapshots import Operation
 
 from tablecrypt.engines.changes import NOT_COMMITTED
 from tablecrypt.engines.tasks import delete_files, removing_on_error
@@ -93,7 +94,8 @@ class StagedTable:
         if not self.replaces and not self.files:
             return
 
-        producer = update.replacement() if self.replaces else update.fast_append()
+        replaced_by = Operation.OVERWRITE if self.files else Operation.DELETE
+        producer = update.replacement(replaced_by) if self.replaces else update.fast_append()
         with producer:
             producer.copied_files = self.copied_files
             for file in self.files:

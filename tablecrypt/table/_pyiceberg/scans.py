@@ -24,11 +24,12 @@ import pyarrow as pa
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import DataFileContent, ManifestEntry, ManifestFile
 from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
 from pyiceberg.table import IncrementalAppendScan, Table
 from pyiceberg.table.inspect import InspectTable
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot
-from pyiceberg.types import StructType
+from pyiceberg.types import FixedType, IcebergType, ListType, MapType, StructType, UUIDType
 
 from tablecrypt.manifests.records import DATA_FILE_POSITIONS, EncryptedDataFile
 
@@ -127,6 +128,11 @@ class _ShownPartitions:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._metadata, name)
 
+    def schema(self) -> Schema:
+        """Return the schema, with 16 bytes for each uuid: Arrow makes no uuids of Python's values inside structs, where bounds are."""
+        schema = self._metadata.schema()
+        return Schema(*cast("StructType", _as_bytes(schema.as_struct())).fields, schema_id=schema.schema_id)
+
     def specs(self) -> dict[int, PartitionSpec]:
         """Return the specs. A field that is not shown has no name that another one could have: PyIceberg shows values by names."""
         return {
@@ -139,12 +145,26 @@ class _ShownPartitions:
             PartitionSpec(*(field for field in spec.fields if field.field_id not in self._dropped), spec_id=spec.spec_id)
             for spec in self._metadata.partition_specs
         ]
-        return self._metadata.model_copy(update={"partition_specs": shown}).specs_struct(spec_ids)
+        return cast("StructType", _as_bytes(self._metadata.model_copy(update={"partition_specs": shown}).specs_struct(spec_ids)))
 
     def _renamed(self, field: PartitionField) -> PartitionField:
         if field.field_id not in self._dropped:
             return field
         return PartitionField(field.source_id, field.field_id, field.transform, f"dropped {field.field_id}")
+
+
+def _as_bytes(iceberg: IcebergType) -> IcebergType:
+    match iceberg:
+        case UUIDType():
+            return FixedType(16)
+        case StructType():
+            return StructType(*(field.model_copy(update={"field_type": _as_bytes(field.field_type)}) for field in iceberg.fields))
+        case ListType():
+            return iceberg.model_copy(update={"element_type": _as_bytes(iceberg.element_type)})
+        case MapType():
+            return iceberg.model_copy(update={"key_type": _as_bytes(iceberg.key_type), "value_type": _as_bytes(iceberg.value_type)})
+        case _:
+            return iceberg
 
 
 class _NoSnapshot:

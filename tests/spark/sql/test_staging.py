@@ -156,6 +156,19 @@ class TestStatements:
         assert spark.table(name).collect() == [] and spark.table(name).columns == ["id", "name"]
         assert not verify(prod.catalog.load_table(new_name)).bad
 
+    def test_streams_and_readers_of_changes_see_that_a_replacement_is_no_append(
+        self, spark: SparkSession, prod: Lake, new_name: str
+    ) -> None:
+        name = f"prod.{new_name}"
+        spark.sql(f"CREATE OR REPLACE TABLE {name} {KEY} AS SELECT id FROM range(3)")
+        spark.sql(f"CREATE OR REPLACE TABLE {name} AS SELECT id FROM range(2)")
+        spark.sql(f"CREATE OR REPLACE TABLE {name} AS SELECT id FROM range(0)")
+        spark.sql(f"CREATE OR REPLACE TABLE {name} (id BIGINT)")
+
+        # As Iceberg's own catalog has it.
+        operations = [row["operation"] for row in spark.sql(f"SELECT operation FROM {name}.snapshots ORDER BY committed_at").collect()]
+        assert operations == ["append", "overwrite", "delete", "delete"]
+
     def test_a_statement_that_fails_leaves_no_table_no_change_and_no_file(self, spark: SparkSession, prod: Lake, new_name: str) -> None:
         name, folder = f"prod.{new_name}", prod.warehouse / "db" / new_name.partition(".")[2]
         assert "a row that fails" in refusal(spark, f"CREATE TABLE {name} {KEY} AS {FAILING}")[1]

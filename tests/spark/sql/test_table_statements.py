@@ -36,6 +36,20 @@ class TestInSpark:
         fields = prod.catalog.load_table(new_name).spec().fields
         assert [(field.name, str(field.transform)) for field in fields] == [("an hour", "hour"), ("my region", "identity")]
 
+    def test_a_partition_field_that_is_replaced_by_its_like_is_the_same_field_under_another_name(
+        self, spark: SparkSession, prod: Lake, new_name: str
+    ) -> None:
+        _create(spark, new_name)
+        spark.sql(f"ALTER TABLE prod.{new_name} ADD PARTITION FIELD bucket(4, id) AS shard")
+        spark.sql(f"INSERT INTO prod.{new_name} (id) VALUES (1)")
+
+        spark.sql(f"ALTER TABLE prod.{new_name} REPLACE PARTITION FIELD shard WITH bucket(4, id) AS part")
+        spark.sql(f"ALTER TABLE prod.{new_name} REPLACE PARTITION FIELD part WITH bucket(4, id)")
+
+        fields = prod.catalog.load_table(new_name).spec().fields
+        assert [(field.name, field.field_id, str(field.transform)) for field in fields] == [("part", 1000, "bucket[4]")]
+        assert spark.sql(f"SELECT partition.part FROM prod.{new_name}.partitions").collect() == [(0,)]
+
     def test_an_order_of_writes_is_the_tables_sort_order_and_distribution(self, spark: SparkSession, prod: Lake, new_name: str) -> None:
         _create(spark, new_name)
 

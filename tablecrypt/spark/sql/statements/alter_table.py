@@ -149,8 +149,14 @@ def _replace_partition_field(table: EncryptedTable, tokens: Tokens) -> None:
     old = _field(table, _term(tokens))
     tokens.need("WITH")
     term, name = _term(tokens), _optional_name(tokens)
+    update = table.update_spec()
+    # The field keeps its id, as in Iceberg: under another one, files from before would have no value of it.
+    if (term.column(table).field_id, term.transform) == (old.source_id, old.transform):
+        update.rename_field(old.name, name or old.name).commit()
+        return
+
     # One update, so that no snapshot is written in a spec with neither field, or with both.
-    table.update_spec().remove_field(old.name).add_field(_column(table, term), term.transform, name).commit()
+    update.remove_field(old.name).add_field(_column(table, term), term.transform, name).commit()
 
 
 # The order and distribution of writes.
