@@ -199,8 +199,8 @@ def _offsets(array: pa.Array) -> pa.Array:
     """Return offsets that begin at 0 and give null lists no elements, as `flatten` does."""
     ends = offsets_of(array)
     lengths = pc.if_else(array.is_valid(), pc.subtract(ends.slice(1), ends.slice(0, len(array))), 0)
-    counted = pc.cumulative_sum(lengths).cast(pa.int32())
-    return pa.concat_arrays([pa.array([0], pa.int32()), counted])
+    # Summed last: what `concat_arrays` returns may hold nulls for all that Arrow 25 knows, which refuses such offsets.
+    return pc.cumulative_sum(pa.concat_arrays([pa.array([0], lengths.type), lengths])).cast(pa.int32())
 
 
 def _check(kind: pa.DataType, tree: MaskTree, inherited: Mask | None, name: str) -> None:
