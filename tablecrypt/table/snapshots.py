@@ -540,7 +540,7 @@ class EncryptedUpdateSnapshot(UpdateSnapshotAdapter):
         return self.producer(EncryptedDelete, Operation.DELETE)
 
     def replacement(self, operation: Operation = Operation.DELETE) -> EncryptedReplacement:
-        """Return a producer that puts the files which are added in place of everything: an overwrite where there are any."""
+        """Return a producer that puts the files which are added in place of everything: an overwrite, or a delete where there are none."""
         return self.producer(EncryptedReplacement, operation)
 
     def row_delta(self, row_delta: RowDelta, operation: Operation = Operation.DELETE) -> EncryptedRowDelta:

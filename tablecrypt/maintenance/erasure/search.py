@@ -299,8 +299,8 @@ class FileSearch:
         self._filter = row_filter
         # Bounds decide only about files that are gone: rows of the others are read, whatever the bounds claim.
         self._may_hold = InclusiveMetricsEvaluator(self._schema, row_filter.expression, True)
-        # Without a row filter: it would let the reader skip row groups by statistics, which may be wrong.
         self._vectors = DeletionVectorReader(self._io)
+        # Without a row filter: it would let the reader skip row groups by statistics, which may be wrong.
         self._reader = TaskReader(self._metadata, self._io, row_filter.on_rows.columns, ALWAYS_TRUE)
 
     def look(self, files: Collection[NamedLocation], counted: Counted) -> Findings:
