@@ -115,10 +115,10 @@ def stored_reader(tables: Iterable[pa.Table], table: Schema) -> pa.RecordBatchRe
 
 
 def check_nulls(array: pa.Array, field: NestedField, path: str) -> None:
-    """Raise ConfigurationError where a column that the table requires holds nulls, or a field in it does.
+    """Check that a column and the fields in it hold no nulls where the table requires values, and no field that the table does not have.
 
     Raises:
-        ConfigurationError: that, or a struct has a field that the table's has not.
+        ConfigurationError: one does, by its name.
     """
     if field.required and array.null_count:
         raise ConfigurationError(f"column {path!r} is required in the table, but the DataFrame has nulls in it")

@@ -139,6 +139,7 @@ def share(
 
     said = record.row_filter if row_filter is None and record is not None else str(row_filter or "")
     text = shape_of(rows) if _compares_protected(plan) else said
+    plan = replace(plan, columns=proven_columns(fresh, plan.columns, str(sharing.share_uuid), text))
     return sharing.make(plan, text) if record is None else sharing.bring_up_to_date(plan, text, record)
 
 
@@ -264,12 +265,11 @@ class _Sharing:
 
     def bring_up_to_date(self, plan: SharePlan, row_filter: str, record: ShareRecord) -> Shared:
         """Write the share's next state, if the table has changed since."""
-        asked = plan.snapshot.snapshot_id, row_filter, plan.columns, plan.without, plan.with_statistics
-        known = record.snapshot_id, record.row_filter, record.columns, record.without, record.with_statistics
+        # Columns that were named anew are proven by a new record, so that their proofs count too.
+        asked = plan.snapshot.snapshot_id, row_filter, plan.columns, _proofs(plan.columns), plan.without, plan.with_statistics
+        known = record.snapshot_id, record.row_filter, record.columns, _proofs(record.columns), record.without, record.with_statistics
         # Of a filter by a protected column no values are remembered, so that another one would look like it.
         is_known = asked == known and not _compares_protected(plan)
-        # Columns that were named anew are proven by a new record.
-        is_known = is_known and _proofs(self._proven(record.columns, row_filter)) == _proofs(record.columns)
         if is_known and self.states.has(record.metadata_location):
             self._forget_former(replace(record, files=tuple(plan.locations), former_files=(), former_columns=()), record)
             return self.result(plan, record)
@@ -328,15 +328,12 @@ class _Sharing:
             snapshot_id=plan.snapshot.snapshot_id,
             created_ms=time.time_ns() // 1_000_000,
             row_filter=row_filter,
-            columns=self._proven(plan.columns, row_filter),
+            columns=plan.columns,
             without=plan.without,
             with_statistics=plan.with_statistics,
             files=tuple(plan.locations),
             secret=secret,
         )
-
-    def _proven(self, columns: Iterable[SharedColumn], row_filter: str) -> tuple[SharedColumn, ...]:
-        return proven_columns(self.table, columns, str(self.share_uuid), row_filter)
 
     def result(self, plan: SharePlan, record: ShareRecord | None, dry_run: bool = False) -> Shared:
         """Return what is shared; `record` is of the share before an update."""
