@@ -14,6 +14,8 @@ from typing import Final
 
 from tablecrypt.setting_kinds import Choice, Pattern, Property, Switch, WholeNumber
 
+_MOST_OF_JAVA: Final = 2**31 - 1
+"""Where Java reads a number as an int, it refuses to commit, write or plan with a greater one."""
 _switch: Final = partial(Switch, scope="iceberg")
 
 GC_ENABLED: Final = _switch(
@@ -43,7 +45,7 @@ BLOOM_FILTERS: Final = _switch(
     default="false",
 )
 
-_of_commits: Final = partial(WholeNumber, scope="iceberg", reader="pyiceberg.table")
+_of_commits: Final = partial(WholeNumber, scope="iceberg", reader="pyiceberg.table", most=_MOST_OF_JAVA)
 OF_COMMITS: Final = (
     _of_commits("commit.retry.num-retries", "How often a commit that others were faster than is tried again.", default="4"),
     _of_commits("commit.retry.min-wait-ms", "How long it waits first.", default="100"),
@@ -57,6 +59,7 @@ PARTITION_SUMMARIES: Final = WholeNumber(
     scope="iceberg",
     reader="tablecrypt.table",
     default="0",
+    most=_MOST_OF_JAVA,
 )
 COMPRESSION: Final = Choice(
     "write.parquet.compression-codec",
@@ -67,6 +70,7 @@ COMPRESSION: Final = Choice(
     choices=("zstd", "gzip", "snappy", "brotli", "lz4", "lz4_raw", "uncompressed", "none"),
 )
 _of_files: Final = partial(WholeNumber, scope="iceberg", reader="tablecrypt.table", least=1)
+_of_pages: Final = partial(_of_files, most=_MOST_OF_JAVA)
 _metrics: Final = partial(
     Pattern,
     scope="iceberg",
@@ -74,23 +78,17 @@ _metrics: Final = partial(
     pattern=r"none|counts|full|truncate\(0*[1-9][0-9]{0,8}\)",
     form="none, counts, full or truncate(n)",
 )
+_level: Final = partial(Pattern, scope="iceberg", pattern="-?[0-9]{1,9}", form="a whole number, as the codec counts its levels")
 ROW_GROUP_BYTES: Final = _of_files("write.parquet.row-group-size-bytes", "Bytes of a row group that Spark writes.", default="134217728")
 ROW_GROUP_LIMIT: Final = _of_files("write.parquet.row-group-limit", "Rows of a row group, at most.", default="1048576")
 TARGET_FILE_SIZE: Final = _of_files("write.target-file-size-bytes", "Bytes of a data file.", default="536870912")
 # 0 rows a page, for one, would let Arrow's writer run for ever.
 OF_FILES: Final = (
     COMPRESSION,
-    Pattern(
-        "write.parquet.compression-level",
-        "A level of the codec.",
-        scope="iceberg",
-        reader="tablecrypt.table",
-        pattern="-?[0-9]{1,9}",
-        form="a whole number, as the codec counts its levels",
-    ),
-    _of_files("write.parquet.page-size-bytes", "Bytes of a data page.", default="1048576"),
-    _of_files("write.parquet.page-row-limit", "Rows of a data page, at most.", default="20000"),
-    _of_files("write.parquet.dict-size-bytes", "Bytes of a dictionary, at most.", default="2097152", least=0),
+    _level("write.parquet.compression-level", "A level of the codec.", reader="tablecrypt.table"),
+    _of_pages("write.parquet.page-size-bytes", "Bytes of a data page.", default="1048576"),
+    _of_pages("write.parquet.page-row-limit", "Rows of a data page, at most.", default="20000"),
+    _of_pages("write.parquet.dict-size-bytes", "Bytes of a dictionary, at most.", default="2097152", least=0),
     ROW_GROUP_BYTES,
     ROW_GROUP_LIMIT,
     TARGET_FILE_SIZE,
@@ -122,9 +120,11 @@ OF_WRITES: Final = (
     _switch_of_writes("write.object-storage.partitioned-paths", "false: no partition values in these paths.", default="true"),
     _switch_of_writes("commit.manifest-merge.enabled", "true: appends merge small manifests.", default="false"),
     _of_writes("commit.manifest.target-size-bytes", "Bytes of a merged manifest.", default="8388608", least=1),
-    _of_writes("commit.manifest.min-count-to-merge", "How many manifests are merged, at least.", default="100"),
+    _of_writes("commit.manifest.min-count-to-merge", "How many manifests are merged, at least.", default="100", most=_MOST_OF_JAVA),
     _switch_of_writes("write.metadata.delete-after-commit.enabled", "true: commits delete the oldest metadata files.", default="false"),
-    _of_writes("write.metadata.previous-versions-max", "How many metadata files the log of a table names.", default="100"),
+    _of_writes(
+        "write.metadata.previous-versions-max", "How many metadata files the log of a table names.", default="100", most=_MOST_OF_JAVA
+    ),
 )
 _word_of_writes: Final = partial(Choice, scope="iceberg", reader="tablecrypt.table")
 OF_FORMATS: Final = (
@@ -151,11 +151,54 @@ ROW_MODES: Final = {
 
 _of_expiry: Final = partial(WholeNumber, scope="iceberg", reader="tablecrypt.maintenance")
 MAX_SNAPSHOT_AGE: Final = _of_expiry("history.expire.max-snapshot-age-ms", "Age at which snapshots expire.", default="432000000")
-MIN_SNAPSHOTS: Final = _of_expiry("history.expire.min-snapshots-to-keep", "How many snapshots of a branch stay.", default="1", least=1)
+MIN_SNAPSHOTS: Final = _of_expiry(
+    "history.expire.min-snapshots-to-keep", "How many snapshots of a branch stay.", default="1", least=1, most=_MOST_OF_JAVA
+)
 MAX_REF_AGE: Final = _of_expiry(
     "history.expire.max-ref-age-ms", "Age at which branches and tags expire: by default, never.", default=str(2**63 - 1)
 )
 OF_EXPIRY: Final = (MAX_SNAPSHOT_AGE, MIN_SNAPSHOTS, MAX_REF_AGE)
+
+_of_spark: Final = partial(WholeNumber, scope="iceberg", reader="tablecrypt.spark")
+_distribution: Final = partial(Choice, scope="iceberg", reader="tablecrypt.spark", choices=("none", "hash", "range"))
+OF_SPARK: Final = (
+    _distribution(
+        "write.distribution-mode", "How Spark hands rows to tasks: by default range where there is a sort order, else by partition."
+    ),
+    _distribution("write.delete.distribution-mode", "The same of a delete.", default="hash"),
+    _distribution("write.update.distribution-mode", "The same of an update.", default="hash"),
+    _distribution("write.merge.distribution-mode", "The same of MERGE INTO.", default="hash"),
+    Switch(
+        "write.spark.fanout.enabled",
+        "false: Spark sorts rows by partition, so that a task has one file open.",
+        scope="iceberg",
+        reader="tablecrypt.spark",
+        default="true",
+    ),
+    _of_spark("write.spark.advisory-partition-size-bytes", "Bytes of rows that a task should get."),
+    _of_spark("read.split.target-size", "Bytes that a task reads.", default="134217728", least=1),
+    _of_spark("read.split.open-file-cost", "Bytes that a file counts at least.", default="4194304"),
+)
+
+# This package does without them. Iceberg Java refuses to commit to, write or plan a table where it cannot read one.
+_of_java: Final = partial(WholeNumber, scope="iceberg", reader="org.apache.iceberg", most=_MOST_OF_JAVA)
+_word_of_java: Final = partial(Choice, scope="iceberg", reader="org.apache.iceberg")
+OF_JAVA: Final = (
+    _word_of_java("write.metadata.compression-codec", "none or gzip: of metadata files.", default="none", choices=("none", "gzip")),
+    _of_java("write.metadata.metrics.max-inferred-column-defaults", "How many columns have statistics by default.", default="100"),
+    _of_java("write.parquet.row-group-check-min-record-count", "After how many rows a row group is measured.", default="100", least=1),
+    _of_java("write.parquet.row-group-check-max-record-count", "The same, at most.", default="10000", least=1),
+    _level(
+        "write.avro.compression-level", "A level of the codec of manifests and manifest lists.", reader="org.apache.iceberg", default="1"
+    ),
+    _word_of_java(
+        "write.delete.granularity", "file or partition: what a position delete is about.", default="file", choices=("file", "partition")
+    ),
+    _of_java(
+        "read.split.metadata-target-size", "Bytes of a metadata table that a task reads.", default="33554432", least=1, most=2**63 - 1
+    ),
+    _of_java("read.split.planning-lookback", "How many tasks are filled at once.", default="10", least=1),
+)
 
 _of_catalogs: Final = partial(Property, scope="pyiceberg", reader="pyiceberg.catalog")
 _of_storage: Final = partial(Property, scope="pyiceberg", reader="pyiceberg.io")
@@ -242,5 +285,8 @@ OF_TABLES: Final = (
     *ISOLATION_LEVELS.values(),
     *OF_EXPIRY,
     *OF_COMMITS,
+    *OF_SPARK,
+    *OF_JAVA,
 )
-"""Properties of Iceberg's tables whose values are checked: those that this package or PyIceberg reads, and those of commits, as in Java."""
+"""Properties of Iceberg's tables whose values are checked: those that this package or PyIceberg reads, those of commits, as in Java, and
+those that stop Java."""

@@ -67,16 +67,17 @@ def one_of(name: str, value: object, choices: Iterable[str]) -> str:
     return found
 
 
-def whole_number(name: str, value: object, least: int = 0) -> int:
-    """Return a whole number of at most 63 bits.
+def whole_number(name: str, value: object, least: int = 0, most: int = _MOST) -> int:
+    """Return a whole number.
 
     Raises:
-        ConfigurationError: it is not one, or is below `least`.
+        ConfigurationError: it is not one, is below `least`, or above `most`.
     """
     text = str(value)
     # int() also takes "+5", " 5", "1_000" and digits of other scripts, which other clients read otherwise.
-    if not _WHOLE_NUMBER.fullmatch(text) or not least <= int(text) <= _MOST:
-        raise ConfigurationError(f"{name} is {_shown(value)}; it must be a whole number of at least {least}")
+    if not _WHOLE_NUMBER.fullmatch(text) or not least <= int(text) <= most:
+        range_of = f"of at least {least}" if most == _MOST else f"from {least} to {most}"
+        raise ConfigurationError(f"{name} is {_shown(value)}; it must be a whole number {range_of}")
     return int(text)
 
 
@@ -225,17 +226,18 @@ class Choice(Property):
 
 @dataclass(frozen=True, kw_only=True)
 class WholeNumber(Property):
-    """A property that is a whole number of at least `least`."""
+    """A property that is a whole number from `least` to `most`."""
 
     least: int = 0
+    most: int = _MOST
 
     def whole_number(self, properties: Mapping[str, Any]) -> int:
         """The value, or the default. ConfigurationError for any other."""
-        return whole_number(self.name, properties.get(self.name, self.default), self.least)
+        return whole_number(self.name, properties.get(self.name, self.default), self.least, self.most)
 
     def check(self, name: str, value: object) -> None:
         """Raise ConfigurationError for a value that is no such number."""
-        whole_number(name, value, self.least)
+        whole_number(name, value, self.least, self.most)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -93,16 +93,19 @@ def test_a_choice_that_nobody_makes_is_the_default(choice: Choice) -> None:
 @pytest.mark.parametrize("number", NUMBERS, ids=named)
 @given(text=st.text())
 def test_a_number_takes_digits_alone(number: WholeNumber, text: str) -> None:
-    if text.isascii() and text.isdigit() and len(text) <= 18:
+    if text.isascii() and text.isdigit() and number.least <= int(text) <= number.most:
         return
     with pytest.raises(ConfigurationError, match="it must be a whole number"):
         number.check(number.name, text)
 
 
-def test_a_number_has_a_least_value() -> None:
+def test_a_number_has_a_least_and_a_greatest_value() -> None:
     assert whole_number("workers", "1", least=1) == 1
     with pytest.raises(ConfigurationError, match="workers is '0'; it must be a whole number of at least 1"):
         whole_number("workers", "0", least=1)
+    assert whole_number("workers", "9", 1, most=9) == 9
+    with pytest.raises(ConfigurationError, match="workers is '10'; it must be a whole number from 1 to 9"):
+        whole_number("workers", "10", 1, most=9)
 
 
 def test_a_word_that_comes_near_is_suggested() -> None:

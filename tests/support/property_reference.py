@@ -26,13 +26,13 @@ def rendered() -> str:
 
 
 def _table(scope: str) -> str:
-    rows = [
-        f"| `{each.name}` | {f'`{each.default}`' if each.default is not None else '–'} | {_doc(each)} |"
-        for each in all_properties()
-        if each.scope == scope
-    ]
+    rows = [f"| `{each.name}` | {_default(each)} | {_doc(each)} |" for each in all_properties() if each.scope == scope]
     head = [f"## {scope.capitalize()} properties", "", "| property | default | meaning |", "|---|---|---|"]
     return "\n".join([*head, *rows, ""])
+
+
+def _default(each: Property) -> str:
+    return "–" if each.default is None else f"`{each.default}`"
 
 
 def _doc(each: Property) -> str:
@@ -46,7 +46,7 @@ def _pyicebergs() -> str:
 
 
 def _icebergs() -> str:
-    rows = [f"| `{each.name}` | `{each.default}` | {each.doc} |" for each in OF_TABLES]
+    rows = [f"| `{each.name}` | {_default(each)} | {each.doc} |" for each in OF_TABLES]
     head = ["## Iceberg's properties of tables whose values tablecrypt checks", "", "| property | default | meaning |", "|---|---|---|"]
     return "\n".join([*head, *rows, ""])
 

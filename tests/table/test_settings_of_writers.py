@@ -32,6 +32,8 @@ OF_FILES = [
     ("write.metadata.metrics.default", "some"),
     ("write.metadata.metrics.column.id", ""),
     ("write.summary.partition-limit", "yes"),
+    ("write.summary.partition-limit", str(2**31)),
+    ("write.parquet.page-size-bytes", str(2**31)),
 ]
 OF_EXPIRY = [
     ("history.expire.max-snapshot-age-ms", "5 days"),
@@ -45,6 +47,23 @@ OF_ROW_CHANGES = [
     ("write.delete.isolation-level", "snapshots"),
     ("write.update.isolation-level", ""),
     ("write.merge.isolation-level", "none"),
+]
+OF_SPARK_AND_JAVA = [
+    ("write.distribution-mode", "hashed"),
+    ("write.merge.distribution-mode", ""),
+    ("write.spark.fanout.enabled", "maybe"),
+    ("read.split.target-size", "128MB"),
+    ("read.split.open-file-cost", "-1"),
+    ("write.metadata.compression-codec", "text"),
+    ("write.metadata.metrics.max-inferred-column-defaults", "all"),
+    ("write.parquet.row-group-check-min-record-count", "0"),
+    ("write.avro.compression-level", "best"),
+    ("write.delete.granularity", "row"),
+    ("read.split.planning-lookback", "0"),
+    ("commit.retry.total-timeout-ms", str(2**31)),
+    ("commit.manifest.min-count-to-merge", str(2**31)),
+    ("write.metadata.previous-versions-max", str(2**31)),
+    ("history.expire.min-snapshots-to-keep", str(2**31)),
 ]
 OF_COMMITS = [
     ("write.object-storage.enabled", "NaN"),
@@ -78,7 +97,7 @@ def test_what_java_understands_is_taken(catalog: EncryptedInMemoryCatalog, name:
     assert table.scan().to_arrow().num_rows == 3
 
 
-@pytest.mark.parametrize(("name", "value"), [*OF_FILES, *OF_COMMITS, *OF_ROW_CHANGES])
+@pytest.mark.parametrize(("name", "value"), [*OF_FILES, *OF_COMMITS, *OF_ROW_CHANGES, *OF_SPARK_AND_JAVA])
 def test_a_value_that_cannot_be_used_is_not_set(catalog: EncryptedInMemoryCatalog, name: str, value: str) -> None:
     with pytest.raises(ConfigurationError, match=f"^{name} is '{value.replace('(0)', '.0.')}'; it must be"):
         catalog.create_table("db.odd", ROWS.schema, properties={**ENCRYPTED, name: value})
