@@ -17,6 +17,7 @@ PyIceberg and Iceberg are in iceberg_properties.py. A name that ends with a dot 
 from __future__ import annotations
 
 import logging
+import os
 import re
 from collections.abc import Mapping
 from functools import cache, lru_cache, partial
@@ -285,6 +286,18 @@ def property_named(name: str) -> Property | None:
     return found if found is not None else next((each for each in prefixes if name.startswith(each.name)), None)
 
 
+def as_text(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a catalog's properties with text for what programs and YAML give in its place: any path, and numbers and switches of ours."""
+
+    def text(name: str, value: Any) -> Any:
+        if isinstance(value, os.PathLike):
+            return os.fspath(value)
+        known = property_named(name) if isinstance(value, (bool, int, float)) else None
+        return str(value) if known is not None and known.is_of("catalog") else value
+
+    return {name: text(name, value) for name, value in given.items()}
+
+
 def names_code(name: str) -> bool:
     """Whether a property of this name has a class or module that is imported."""
     known = property_named(name)
@@ -387,7 +400,14 @@ def check_own_properties(given: Mapping[Any, Any], scope: str, is_foreign_kms: b
             _check_foreign_name(name, value, scope, is_foreign_kms)
         # A class of the user's own may give these names other values.
         elif not (is_foreign_kms and known.reader.startswith(_READERS_OF_SERVICES)):
+            _check_is_text(name, value)
             known.check(name, value)
+
+
+def _check_is_text(name: str, value: object) -> None:
+    # Brackets and indented lines in a configuration make these, in which whoever reads the property finds nothing that it knows.
+    if isinstance(value, (list, dict)):
+        raise ConfigurationError(f"{name} is a {type(value).__name__}; it must be text: write it in one line, without brackets")
 
 
 def check_header_value(name: str, value: Any) -> None:

@@ -100,6 +100,7 @@ class EncryptingCatalog(Catalog):
             """What this client configured of the catalog, without what a server answered."""
 
     def __init__(self, name: str, **properties: str) -> None:
+        properties = names.as_text(properties)
         # Before PyIceberg's __init__, which connects: a misspelt property must not lead to a catalog that encrypts nothing.
         check_catalog_properties(properties)
         super().__init__(name, **properties)

@@ -22,7 +22,7 @@ from tablecrypt.arguments import checked_arguments
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.kms.client import KeyManagementClient
 from tablecrypt.kms.resilient import ResilientKeyManagementClient
-from tablecrypt.properties import KMS_IMPL, KMS_TYPE, check_own_properties, for_executors, is_foreign_kms, kms_impl
+from tablecrypt.properties import KMS_IMPL, KMS_TYPE, as_text, check_own_properties, for_executors, is_foreign_kms, kms_impl
 
 
 @dataclass(frozen=True)
@@ -57,6 +57,7 @@ def load_kms(properties: Mapping[str, str]) -> ResilientKeyManagementClient:
         ConfigurationError: a property is misspelt or has a value that cannot be read, or the properties contradict each other.
         MissingExtraError: the client's package is not installed; the message names the pip extra.
     """
+    properties = as_text(properties)
     # A misspelt property would be passed over in silence, and a restriction such as the allowed keys with it.
     check_own_properties(properties, "catalog", is_foreign_kms(properties))
     return ResilientKeyManagementClient.from_properties(_constructor(properties)(properties), properties)

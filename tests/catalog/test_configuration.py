@@ -10,12 +10,15 @@ import sys
 import traceback
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyiceberg.catalog import Catalog
 
 import tablecrypt
 from tablecrypt.errors import ConfigurationError
+from tablecrypt.kms.factory import load_kms
+from tablecrypt.kms.local_file import create_key_file
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt_catalog import EncryptedInMemoryCatalog, EncryptedSqlCatalog, load_catalog
 from tablecrypt_catalog.glue import EncryptedGlueCatalog
@@ -49,6 +52,24 @@ def test_a_catalog_of_the_configuration_file_encrypts(home: Path, sql: dict[str,
         assert rows_after_an_append(catalog) == appended
     (pin,) = json.loads((home / "pins.json").read_text())["pins"]
     assert (pin["catalog"], pin["identifier"], pin["last-sequence-number"]) == ("prod", ["db", "t"], 2)
+
+
+def test_paths_are_as_good_as_text_and_numbers_and_switches_may_be_what_yaml_makes_of_them(home: Path) -> None:
+    create_key_file(home / "my.keys", MASTER_KEY)
+    paths: dict[str, Any] = {"warehouse": home / "lake", "kms.local.key-file": home / "my.keys", "encryption.pins": home / "pins.json"}
+    made: dict[str, Any] = {"encryption.required": True, "encryption.kms.cache-ttl-ms": 5000}
+
+    catalog = load_catalog("prod", type="tablecrypt", uri="sqlite://", **{"encryption.kms-type": "local"}, **paths, **made)
+
+    assert rows_after_an_append(catalog) == 3
+    assert catalog.properties["kms.local.key-file"] == str(home / "my.keys")
+    assert load_kms({"encryption.kms-type": "local", "kms.local.key-file": home / "my.keys"}).wrap_key(bytes(16), MASTER_KEY)  # type: ignore[dict-item]
+
+
+@pytest.mark.parametrize("value", [["my.keys"], {"path": "my.keys"}])
+def test_a_list_in_the_place_of_text_is_refused_by_name(home: Path, sql: dict[str, str], value: object) -> None:
+    with pytest.raises(ConfigurationError, match=r"^kms\.local\.key-file is a (list|dict); it must be text"):
+        load_catalog("prod", **{**sql, "encryption.kms-type": "local", "kms.local.key-file": value})  # type: ignore[arg-type]
 
 
 def test_the_default_catalog_may_be_an_encrypting_one(home: Path, sql: dict[str, str]) -> None:
