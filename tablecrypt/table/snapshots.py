@@ -95,7 +95,7 @@ class CommitOptions:
             the operation of the snapshot.
 
     Raises:
-        ConfigurationError: the properties are no mapping of text to text, or UTF-8 cannot hold them or the branch.
+        ConfigurationError: the properties are no mapping of text to text, UTF-8 cannot hold them or the branch, or this has no name.
     """
 
     branch: str | None = MAIN_BRANCH
@@ -107,6 +107,17 @@ class CommitOptions:
         self._check_properties()
         check_text("snapshot_properties", self.snapshot_properties)
         check_text("branch", self.branch)
+        self._check_branch()
+
+    def _check_branch(self) -> None:
+        given: object = self.branch
+        if given is None:
+            return
+        if not isinstance(given, str):
+            raise ConfigurationError(f"branch is {described(given)}; it must be the name of a branch")
+        # An unset variable ends as an empty text: the rows would be in a branch without a name, where nobody finds them.
+        if not given.strip():
+            raise ConfigurationError(f"branch is {given!r}; it must be the name of a branch: leave it out for {MAIN_BRANCH}")
 
     def _check_properties(self) -> None:
         given: object = self.snapshot_properties

@@ -251,3 +251,17 @@ def test_a_delete_from_a_table_as_it_was_before_maintenance_says_to_load_it_agai
 
     table.refresh().delete("id = 2")
     assert ids(table) == [1, 3]
+
+
+@pytest.mark.parametrize("branch", ["", " ", 5, b"audit"])
+def test_no_row_goes_to_a_branch_without_a_name(table: EncryptedTable, branch: Any) -> None:
+    for change in (
+        lambda: table.append(ROWS, branch=branch),
+        lambda: table.overwrite(ROWS, branch=branch),
+        lambda: table.delete("id = 1", branch=branch),
+        lambda: table.upsert(ROWS, ["id"], branch=branch),
+    ):
+        with pytest.raises(ConfigurationError, match=r"^branch is .*; it must be the name of a branch"):
+            change()
+
+    assert list(table.refresh().metadata.refs) == ["main"]
