@@ -47,6 +47,7 @@ from pyiceberg.schema import Schema, index_by_id
 from pyiceberg.table import TableProperties
 from pyiceberg.table.metadata import TableMetadata, TableMetadataV1
 from pyiceberg.table.name_mapping import parse_mapping_from_json
+from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.table.update import (
     AddSchemaUpdate,
@@ -379,6 +380,7 @@ def check_commit(before: TableMetadata, after: TableMetadata) -> None:
     check_snapshots_have_keys(after)
     _check_column_keys_keep_keks(before, after)
     check_policy(before, after)
+    _check_refs(before, after)
     if after.current_schema_id != before.current_schema_id:
         check_columns(after.schema())
     for spec_id, spec in after.specs().items():
@@ -387,6 +389,21 @@ def check_commit(before: TableMetadata, after: TableMetadata) -> None:
     added = [each for each in after.statistics if each not in before.statistics]
     if added or any(each not in before.partition_statistics for each in after.partition_statistics):
         raise PlaintextRefusedError(after.location, "statistics files would hold plaintext facts about the data beside an encrypted table")
+
+
+def _check_refs(before: TableMetadata, after: TableMetadata) -> None:
+    kinds = {name: ref.snapshot_ref_type for name, ref in before.refs.items()} | {MAIN_BRANCH: SnapshotRefType.BRANCH}
+    for name, ref in after.refs.items():
+        # What another client has stored must not block commits about something else.
+        if ref == before.refs.get(name):
+            continue
+        if name not in kinds and not name.strip():
+            raise ConfigurationError(f"{name!r} is no name for a {ref.snapshot_ref_type}: choose another one")
+        # Nobody could write to a branch that has become a tag, and where its head was would be forgotten.
+        if ref.snapshot_ref_type != (kind := kinds.get(name, ref.snapshot_ref_type)):
+            raise ConfigurationError(
+                f"{name} is a {kind} and cannot become a {ref.snapshot_ref_type}: choose another name, or remove it first"
+            )
 
 
 def check_columns(schema: Schema) -> None:

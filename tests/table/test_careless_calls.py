@@ -265,3 +265,28 @@ def test_no_row_goes_to_a_branch_without_a_name(table: EncryptedTable, branch: A
             change()
 
     assert list(table.refresh().metadata.refs) == ["main"]
+
+
+@pytest.mark.parametrize(
+    ("name", "said"), [("", "'' is no name for a"), (" ", "' ' is no name for a"), ("main", "main is a branch and cannot become")]
+)
+def test_no_tag_takes_the_name_of_a_branch_or_none(table: EncryptedTable, name: str, said: str) -> None:
+    before = table.metadata.refs
+    for target in (snapshot.snapshot_id for snapshot in table.snapshots()):
+        with pytest.raises(ConfigurationError, match=f"^{said}"):
+            table.manage_snapshots().create_tag(target, name).commit()
+
+    assert table.refresh().metadata.refs == before
+
+
+def test_a_branch_is_no_tag_until_it_is_removed(table: EncryptedTable) -> None:
+    [snapshot] = table.snapshots()
+    table.manage_snapshots().create_branch(snapshot.snapshot_id, "audit").commit()
+    with pytest.raises(ConfigurationError, match=r"^audit is a branch and cannot become a tag"):
+        table.manage_snapshots().create_tag(snapshot.snapshot_id, "audit").commit()
+    table.append(ROWS, branch="audit")
+
+    table.manage_snapshots().remove_branch("audit").commit()
+    table.manage_snapshots().create_tag(snapshot.snapshot_id, "audit").commit()
+
+    assert table.refresh().metadata.refs["audit"].snapshot_ref_type == "tag"
