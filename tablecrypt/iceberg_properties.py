@@ -160,28 +160,39 @@ MAX_REF_AGE: Final = _of_expiry(
 OF_EXPIRY: Final = (MAX_SNAPSHOT_AGE, MIN_SNAPSHOTS, MAX_REF_AGE)
 
 _of_spark: Final = partial(WholeNumber, scope="iceberg", reader="tablecrypt.spark")
+_switch_of_spark: Final = partial(_switch, reader="tablecrypt.spark", default="true")
 _distribution: Final = partial(Choice, scope="iceberg", reader="tablecrypt.spark", choices=("none", "hash", "range"))
+DISTRIBUTION: Final = _distribution(
+    "write.distribution-mode",
+    "none, hash or range: how Spark hands rows to tasks. By default range for a table with a sort order, else hash.",
+)
+DISTRIBUTIONS: Final = {
+    "delete": _distribution("write.delete.distribution-mode", "The same of a delete, by default hash."),
+    "update": _distribution("write.update.distribution-mode", "The same of an update, by default hash."),
+    "merge": _distribution("write.merge.distribution-mode", "The same of MERGE INTO, by default hash."),
+}
+FANOUT: Final = _switch_of_spark("write.spark.fanout.enabled", "false: Spark sorts rows by partition, so that a task has one file open.")
+ADVISORY_BYTES: Final = _of_spark(
+    "write.spark.advisory-partition-size-bytes", "Bytes of rows that a task should get. 0: Spark's.", default="0"
+)
+SPLIT_BYTES: Final = _of_spark("read.split.target-size", "Bytes that a task reads, by default as Spark is set.", least=1)
+OPEN_FILE_BYTES: Final = _of_spark("read.split.open-file-cost", "Bytes that a file counts beside its own, by default as Spark is set.")
+ADAPTIVE_READS: Final = _switch_of_spark("read.split.adaptive-size.enabled", "true: small reads are split among all cores.")
+VECTORIZED_READS: Final = _switch_of_spark("read.parquet.vectorization.enabled", "true: Spark's vectorised reader reads what it can.")
 OF_SPARK: Final = (
-    _distribution(
-        "write.distribution-mode", "How Spark hands rows to tasks: by default range where there is a sort order, else by partition."
-    ),
-    _distribution("write.delete.distribution-mode", "The same of a delete.", default="hash"),
-    _distribution("write.update.distribution-mode", "The same of an update.", default="hash"),
-    _distribution("write.merge.distribution-mode", "The same of MERGE INTO.", default="hash"),
-    Switch(
-        "write.spark.fanout.enabled",
-        "false: Spark sorts rows by partition, so that a task has one file open.",
-        scope="iceberg",
-        reader="tablecrypt.spark",
-        default="true",
-    ),
-    _of_spark("write.spark.advisory-partition-size-bytes", "Bytes of rows that a task should get."),
-    _of_spark("read.split.target-size", "Bytes that a task reads.", default="134217728", least=1),
-    _of_spark("read.split.open-file-cost", "Bytes that a file counts at least.", default="4194304"),
+    DISTRIBUTION,
+    *DISTRIBUTIONS.values(),
+    FANOUT,
+    ADVISORY_BYTES,
+    SPLIT_BYTES,
+    OPEN_FILE_BYTES,
+    ADAPTIVE_READS,
+    VECTORIZED_READS,
 )
 
 # This package does without them. Iceberg Java refuses to commit to, write or plan a table where it cannot read one.
-_of_java: Final = partial(WholeNumber, scope="iceberg", reader="org.apache.iceberg", most=_MOST_OF_JAVA)
+_long_of_java: Final = partial(WholeNumber, scope="iceberg", reader="org.apache.iceberg")
+_of_java: Final = partial(_long_of_java, most=_MOST_OF_JAVA)
 _word_of_java: Final = partial(Choice, scope="iceberg", reader="org.apache.iceberg")
 OF_JAVA: Final = (
     _word_of_java("write.metadata.compression-codec", "none or gzip: of metadata files.", default="none", choices=("none", "gzip")),
@@ -194,9 +205,7 @@ OF_JAVA: Final = (
     _word_of_java(
         "write.delete.granularity", "file or partition: what a position delete is about.", default="file", choices=("file", "partition")
     ),
-    _of_java(
-        "read.split.metadata-target-size", "Bytes of a metadata table that a task reads.", default="33554432", least=1, most=2**63 - 1
-    ),
+    _long_of_java("read.split.metadata-target-size", "Bytes of a metadata table that a task reads.", default="33554432", least=1),
     _of_java("read.split.planning-lookback", "How many tasks are filled at once.", default="10", least=1),
 )
 

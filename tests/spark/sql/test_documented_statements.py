@@ -39,10 +39,13 @@ class Pages:
     warehouse: Path
     plain: Catalog | None = None
 
-    def clear(self) -> None:
-        """Drop every table and view, and take back what statements set."""
+    def take_back_settings(self) -> None:
+        """Unset what statements set: the session is that of other tests too."""
         for setting in ("spark.wap.branch", "spark.wap.id", "spark.sql.sources.partitionOverwriteMode"):
             self.spark.conf.unset(setting)
+
+    def clear(self) -> None:
+        """Drop every table and view."""
         self.spark.sql("DROP TABLE IF EXISTS spark_catalog.default.plain")
         self.spark.sql("DROP VIEW IF EXISTS files_view")
         for namespace in NAMESPACES:
@@ -142,7 +145,10 @@ def test_each_statement_does_what_the_table_says(request: pytest.FixtureRequest,
     for sql in section.setup:
         pages.run(sql, section.statements[0].table)
 
-    wrong = [f"{statement.sql}\n    {problem}" for statement in section.statements if (problem := _problem(pages, statement))]
+    try:
+        wrong = [f"{statement.sql}\n    {problem}" for statement in section.statements if (problem := _problem(pages, statement))]
+    finally:
+        pages.take_back_settings()
 
     assert not wrong, "\n".join(wrong)
 

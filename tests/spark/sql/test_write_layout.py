@@ -14,10 +14,11 @@ from pyiceberg.transforms import BucketTransform, DayTransform, IdentityTransfor
 from pyiceberg.types import LongType, NestedField, StringType, StructType, TimestampType
 
 from tablecrypt.errors import ConfigurationError
+from tablecrypt.iceberg_properties import ADVISORY_BYTES
 from tablecrypt.spark.sql.scans.read_settings import ReadSettings
 from tablecrypt.spark.sql.statements.iceberg_settings import IcebergSettings
 from tablecrypt.spark.sql.writes.distribution import WriteKind, layout_of
-from tablecrypt.spark.sql.writes.write_options import ADVISORY_SIZE, SqlWriteOptions, WriteRequest
+from tablecrypt.spark.sql.writes.write_options import SqlWriteOptions, WriteRequest
 
 SCHEMA: Final = Schema(
     NestedField(1, "id", LongType()),
@@ -176,7 +177,7 @@ def test_settings_of_the_session_come_behind_options_and_before_properties() -> 
     for kind in (ROWS, WriteKind("merge", is_delta=True, has_rows=True)):
         assert layout_of(metadata(SPEC, ORDER, table), options, kind)["distribution"] == "none"
     sized = SqlWriteOptions.of(request({"advisory-partition-size": "9"}, **(session | {"distribution-mode": "HASH"})))
-    assert layout_of(metadata(SPEC, ORDER, table | {ADVISORY_SIZE: "8"}), sized, ROWS)["advisory_bytes"] == 9
+    assert layout_of(metadata(SPEC, ORDER, table | {ADVISORY_BYTES.name: "8"}), sized, ROWS)["advisory_bytes"] == 9
 
 
 @pytest.mark.parametrize(
@@ -210,6 +211,8 @@ def test_reads_go_by_options_then_the_session_then_the_table() -> None:
     assert ReadSettings.of(request({}), {}).split == {"bytes": None, "open_bytes": None, "adaptive": True, "parallelism": None}
     of_table = ReadSettings.of(request({}), table)
     assert (of_table.split, of_table.is_vectorized) == ({"bytes": 5, "open_bytes": 6, "adaptive": False, "parallelism": None}, False)
+    # Iceberg Java takes it, and a table that has it must be read here too.
+    assert ReadSettings.of(request({}), {"read.split.open-file-cost": "0"}).split["open_bytes"] == 0
     session = {"read.split-size": "7", "read.adaptive-split-size.parallelism": "3", "vectorization.enabled": "true"}
     of_session = ReadSettings.of(request({}, **session), table)
     assert (of_session.split["bytes"], of_session.split["parallelism"], of_session.is_vectorized) == (7, 3, True)

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from tablecrypt.errors import ConfigurationError
-from tablecrypt.setting_kinds import truth, whole_number
+from tablecrypt.iceberg_properties import ADAPTIVE_READS, OPEN_FILE_BYTES, SPLIT_BYTES, VECTORIZED_READS
+from tablecrypt.setting_kinds import Switch, WholeNumber, truth, whole_number
 from tablecrypt.spark.sql.messages import OptionsRequest
 from tablecrypt.spark.sql.statements.iceberg_settings import (
     ADAPTIVE_SPLITS,
@@ -36,12 +37,7 @@ _SIZE: Final = "split-size"
 _OPEN_COST: Final = "file-open-cost"
 _UNSERVED: Final = ("locality", "async-micro-batch-planning-enabled")
 _OPTIONS: Final = {folded(name): name for name in (_VECTORIZED, _AGGREGATES, _SIZE, _OPEN_COST, *_UNSERVED)}
-_OF_TABLE: Final[Mapping[str, str]] = {
-    _VECTORIZED: "read.parquet.vectorization.enabled",
-    _SIZE: "read.split.target-size",
-    _OPEN_COST: "read.split.open-file-cost",
-    ADAPTIVE_SPLITS: "read.split.adaptive-size.enabled",
-}
+_OF_TABLE: Final[Mapping[str, Switch]] = {_VECTORIZED: VECTORIZED_READS, ADAPTIVE_SPLITS: ADAPTIVE_READS}
 
 
 @dataclass(frozen=True)
@@ -89,14 +85,13 @@ class ReadSettings:
     @property
     def split(self) -> dict[str, Any]:
         """Into how large tasks files go; null where Spark's own settings say so."""
-        asked = self._number(_SIZE, SPLIT_SIZE)
-        size = asked if asked is not None else self._number(_OF_TABLE[_SIZE], of=self.properties)
+        asked = self._number(_SIZE, least=1, setting=SPLIT_SIZE)
         open_bytes = self._number(_OPEN_COST)
         parallelism = self.session.values.get(SPLIT_PARALLELISM)
 
         return {
-            "bytes": size,
-            "open_bytes": open_bytes if open_bytes is not None else self._number(_OF_TABLE[_OPEN_COST], of=self.properties),
+            "bytes": asked if asked is not None else self._of_table(SPLIT_BYTES),
+            "open_bytes": open_bytes if open_bytes is not None else self._of_table(OPEN_FILE_BYTES),
             # A size that the read or the session asks for is meant as it is; that of the table is only its usual one.
             "adaptive": asked is None and self._switch(ADAPTIVE_SPLITS, ADAPTIVE_SPLITS),
             "parallelism": None if parallelism is None else int(parallelism),
@@ -105,12 +100,14 @@ class ReadSettings:
     def _switch(self, option: str, setting: str) -> bool:
         if option in self.options:
             return truth(option, self.options[option])
-        own = _OF_TABLE.get(option, "")
-        return self.session.switch(setting, default=truth(own, self.properties.get(own, True)))
+        own = _OF_TABLE.get(option)
+        return self.session.switch(setting, default=own is None or own.is_true(self.properties))
 
-    def _number(self, name: str, setting: str = "", of: Mapping[str, str] | None = None) -> int | None:
-        given = self.options if of is None else of
-        if name in given:
-            return whole_number(name, given[name], least=1)
+    def _of_table(self, declared: WholeNumber) -> int | None:
+        return declared.whole_number(self.properties) if declared.name in self.properties else None
+
+    def _number(self, name: str, least: int = 0, setting: str = "") -> int | None:
+        if name in self.options:
+            return whole_number(name, self.options[name], least)
         value = self.session.values.get(setting)
-        return None if value is None else whole_number(PREFIX + setting, value, least=1)
+        return None if value is None else whole_number(PREFIX + setting, value, least)

@@ -34,14 +34,13 @@ from pyiceberg.table.sorting import NullOrder, SortDirection
 from pyiceberg.transforms import VoidTransform
 from pyiceberg.types import IcebergType, UUIDType
 
-from tablecrypt.errors import ConfigurationError
+from tablecrypt.iceberg_properties import ADVISORY_BYTES, DISTRIBUTION, DISTRIBUTIONS, FANOUT
 from tablecrypt.keys.nested_columns import path_through_structs
-from tablecrypt.setting_kinds import one_of, truth
 from tablecrypt.spark.shared.written_columns import stored_fields
 from tablecrypt.spark.sql.catalogs import described_partitioning, described_transform
 from tablecrypt.spark.sql.messages import Response, operation
 from tablecrypt.spark.sql.writes.source_columns import SourceColumns
-from tablecrypt.spark.sql.writes.write_options import ADVISORY_SIZE, DISTRIBUTION_MODE, FANOUT, SqlWriteOptions, WriteRequest, in_asked_spec
+from tablecrypt.spark.sql.writes.write_options import SqlWriteOptions, WriteRequest, in_asked_spec
 
 if TYPE_CHECKING:
     from tablecrypt.spark.sql.planner import Planner
@@ -49,7 +48,6 @@ if TYPE_CHECKING:
 NONE: Final = "none"
 HASH: Final = "hash"
 RANGE: Final = "range"
-_MODES: Final = (NONE, HASH, RANGE)
 _FILE: Final[Mapping[str, Any]] = {"column": ["_file"], "name": "identity", "parameter": 0}
 
 
@@ -107,11 +105,11 @@ def layout_of(
     described = described_order(metadata) if options.uses_layout else []
     order = [field for field in described if source_columns is None or source_columns.has(tuple(field["column"]))]
     properties = options.over(metadata.properties)
-    groups = kind.has_rows and bool(partition) and not order and (not options.uses_layout or _fans_out(properties))
-    asked = options.properties.get(DISTRIBUTION_MODE)
+    groups = kind.has_rows and bool(partition) and not order and (not options.uses_layout or FANOUT.is_true(properties))
+    asked = options.properties.get(DISTRIBUTION.name)
     if asked is not None and kind.command is not None:
         # An option of the write comes before the table's property of the command, too.
-        properties[f"write.{kind.command}.distribution-mode"] = asked
+        properties[DISTRIBUTIONS[kind.command].name] = asked
     distribution = _distribution(properties, kind, bool(partition), bool(order)) if options.uses_layout else NONE
     taken = [field["column"] for field in partition if field["name"] == "identity"]
     # A column that rows are partitioned by is sorted already.
@@ -128,7 +126,7 @@ def layout_of(
         "ranges": ranges if distribution == RANGE else [],
         "ordering": ordering if kind.has_rows and not groups else [],
         "groups": groups,
-        "advisory_bytes": 0 if distribution == NONE else _advisory_bytes(properties),
+        "advisory_bytes": 0 if distribution == NONE else ADVISORY_BYTES.whole_number(properties),
     }
 
 
@@ -189,11 +187,11 @@ def _sorted(field: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _distribution(properties: Mapping[str, str], kind: WriteKind, is_partitioned: bool, is_sorted: bool) -> str:
-    of_rows = _mode(properties, DISTRIBUTION_MODE) or (RANGE if is_sorted else HASH if is_partitioned else NONE)
+    of_rows = DISTRIBUTION.chosen(properties) or (RANGE if is_sorted else HASH if is_partitioned else NONE)
     if kind.command is None:
         asked = of_rows
     else:
-        own = _mode(properties, f"write.{kind.command}.distribution-mode")
+        own = DISTRIBUTIONS[kind.command].chosen(properties)
         follows = kind.command == "merge" and not kind.is_delta and not is_partitioned
         asked = own or (of_rows if follows else HASH if kind.has_rows else NONE)
 
@@ -201,23 +199,7 @@ def _distribution(properties: Mapping[str, str], kind: WriteKind, is_partitioned
     return NONE if asked == HASH and not is_partitioned and not clusters_by_file else asked
 
 
-def _fans_out(properties: Mapping[str, str]) -> bool:
-    return truth(FANOUT, properties.get(FANOUT, "true"))
-
-
-def _mode(properties: Mapping[str, str], name: str) -> str | None:
-    mode = properties.get(name)
-    return None if mode is None else one_of(name, mode, _MODES)
-
-
 def _clustering(kind: WriteKind, partition: list[dict[str, Any]]) -> list[Mapping[str, Any]]:
     if kind.command is None or (kind.command == "merge" and not kind.is_delta):
         return [*partition]
     return [_FILE, *partition] if kind.is_delta and kind.has_rows else [_FILE]
-
-
-def _advisory_bytes(properties: Mapping[str, str]) -> int:
-    size = properties.get(ADVISORY_SIZE, "0")
-    if not size.isdecimal():
-        raise ConfigurationError(f"{ADVISORY_SIZE}={size}: a number of bytes is needed")
-    return int(size)

@@ -29,6 +29,7 @@ from pyiceberg.typedef import Properties
 
 from tablecrypt import __version__
 from tablecrypt.errors import ConfigurationError
+from tablecrypt.iceberg_properties import ADVISORY_BYTES, DISTRIBUTION, FANOUT
 from tablecrypt.setting_kinds import check_option_names, one_of, truth
 from tablecrypt.spark.sql.messages import OptionsRequest, SessionRequest
 from tablecrypt.spark.sql.scans.filters import FilterRequest
@@ -37,9 +38,6 @@ from tablecrypt.table.protection.policy import policy_of
 from tablecrypt.table.row_changes import isolation_level
 
 COPY: Final = "tablecrypt-copy"
-DISTRIBUTION_MODE: Final = "write.distribution-mode"
-FANOUT: Final = "write.spark.fanout.enabled"
-ADVISORY_SIZE: Final = "write.spark.advisory-partition-size-bytes"
 USE_LAYOUT: Final = "use-table-distribution-and-ordering"
 MERGE_SCHEMA: Final = "merge-schema"
 CHECK_ORDERING: Final = "check-ordering"
@@ -53,9 +51,9 @@ _PROPERTIES: Final[Mapping[str, str]] = {
     "target-file-size-bytes": TableProperties.WRITE_TARGET_FILE_SIZE_BYTES,
     "compression-codec": TableProperties.PARQUET_COMPRESSION,
     "compression-level": TableProperties.PARQUET_COMPRESSION_LEVEL,
-    "distribution-mode": DISTRIBUTION_MODE,
-    "advisory-partition-size": ADVISORY_SIZE,
-    "fanout-enabled": FANOUT,
+    "distribution-mode": DISTRIBUTION.name,
+    "advisory-partition-size": ADVISORY_BYTES.name,
+    "fanout-enabled": FANOUT.name,
 }
 _REFUSED: Final[Mapping[str, str]] = {
     "branch": "write to db.table.branch_NAME",
