@@ -120,11 +120,9 @@ OF_WRITES: Final = (
     _switch_of_writes("write.object-storage.partitioned-paths", "false: no partition values in these paths.", default="true"),
     _switch_of_writes("commit.manifest-merge.enabled", "true: appends merge small manifests.", default="false"),
     _of_writes("commit.manifest.target-size-bytes", "Bytes of a merged manifest.", default="8388608", least=1),
-    _of_writes("commit.manifest.min-count-to-merge", "How many manifests are merged, at least.", default="100", most=_MOST_OF_JAVA),
+    _of_commits("commit.manifest.min-count-to-merge", "How many manifests are merged, at least.", default="100"),
     _switch_of_writes("write.metadata.delete-after-commit.enabled", "true: commits delete the oldest metadata files.", default="false"),
-    _of_writes(
-        "write.metadata.previous-versions-max", "How many metadata files the log of a table names.", default="100", most=_MOST_OF_JAVA
-    ),
+    _of_commits("write.metadata.previous-versions-max", "How many metadata files the log of a table names.", default="100"),
 )
 _word_of_writes: Final = partial(Choice, scope="iceberg", reader="tablecrypt.table")
 OF_FORMATS: Final = (

@@ -400,14 +400,7 @@ def check_own_properties(given: Mapping[Any, Any], scope: str, is_foreign_kms: b
             _check_foreign_name(name, value, scope, is_foreign_kms)
         # A class of the user's own may give these names other values.
         elif not (is_foreign_kms and known.reader.startswith(_READERS_OF_SERVICES)):
-            _check_is_text(name, value)
             known.check(name, value)
-
-
-def _check_is_text(name: str, value: object) -> None:
-    # Brackets and indented lines in a configuration make these, in which whoever reads the property finds nothing that it knows.
-    if isinstance(value, (list, dict)):
-        raise ConfigurationError(f"{name} is a {type(value).__name__}; it must be text: write it in one line, without brackets")
 
 
 def check_header_value(name: str, value: Any) -> None:

@@ -160,6 +160,9 @@ class Property:
 
     def check(self, name: str, value: object) -> None:
         """Raise ConfigurationError for a value that cannot be read. Every text is one that can."""
+        # Brackets and indented lines in a configuration make these, in which whoever reads the property finds nothing that it knows.
+        if isinstance(value, (list, dict)):
+            raise ConfigurationError(f"{name} is a {type(value).__name__}; it must be text: write it in one line, without brackets")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -168,6 +171,7 @@ class Name(Property):
 
     def check(self, name: str, value: object) -> None:
         """Raise ConfigurationError for an empty value."""
+        super().check(name, value)
         # An unset variable in a configuration ends as an empty text: a table would be made without encryption, or a key service be asked
         # with the rights of somebody else.
         if value is None or not str(value).strip():

@@ -28,6 +28,7 @@ from pyiceberg.transforms import IdentityTransform, Transform
 from pyiceberg.types import NestedField
 
 from tablecrypt.errors import ConfigurationError
+from tablecrypt.iceberg_properties import DISTRIBUTION
 from tablecrypt.keys.nested_columns import path_through_structs
 from tablecrypt.printable import one_line
 from tablecrypt.spark.sql.alterations import alter as alter_columns
@@ -38,7 +39,6 @@ from tablecrypt.spark.sql.spark_types import JSON_NAMES
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import name_of
 
-_DISTRIBUTION: Final = "write.distribution-mode"
 _BY_PARTITION: Final = ("DISTRIBUTED", "BY", "PARTITION")
 _MILLISECONDS: Final = {"DAY": 86_400_000, "HOUR": 3_600_000, "MINUTE": 60_000}
 _TOKEN: Final = re.compile(
@@ -198,7 +198,7 @@ def _write(table: EncryptedTable, tokens: Tokens) -> None:
 
     with table.transaction() as transaction:
         if mode is not None:
-            transaction.set_properties({_DISTRIBUTION: mode})
+            transaction.set_properties({DISTRIBUTION.name: mode})
         with transaction.update_sort_order() as update:
             for each in order.terms if order else ():
                 add = update.asc if each.is_ascending else update.desc
