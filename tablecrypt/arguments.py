@@ -147,6 +147,13 @@ def interruptible() -> Iterator[None]:
         raise
 
 
+def check_switches(**given: object) -> None:
+    """Refuse as a switch what is neither True nor False: Python would take the text "no" for True. ConfigurationError: one is such."""
+    for name, value in given.items():
+        if not _is_switch(value):
+            raise ConfigurationError(f"{name} is {described(value)}; it must be {_WORDS[bool]}")
+
+
 def check_file(file: object, *methods: str) -> None:
     """Refuse as a file what lacks one of a file's methods.
 
@@ -278,13 +285,17 @@ def _list_of(parts: Sequence[_Kind]) -> _Kind | None:
 def _plain_check(allowed: type) -> Callable[[Any], bool]:
     """Return the check of a value of Python's own kinds. Numbers of numpy are numbers; True and False are none."""
     if allowed is bool:
-        return lambda value: isinstance(value, bool) or type(value).__name__ in {"bool", "bool_"}
+        return _is_switch
     if allowed is int:
         return _is_whole
     if allowed is float:
         return lambda value: isinstance(value, float) or _is_whole(value)
 
     return lambda value: isinstance(value, allowed)
+
+
+def _is_switch(value: object) -> bool:
+    return isinstance(value, bool) or type(value).__name__ in {"bool", "bool_"}
 
 
 def _is_whole(value: Any) -> bool:

@@ -26,6 +26,7 @@ from pyiceberg.table.sorting import NullOrder, SortDirection
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import BooleanType, DateType, DecimalType, IntegerType, LongType, StringType, TimestampType, TimestamptzType
 
+from tablecrypt.arguments import check_switches
 from tablecrypt.errors import ConfigurationError
 
 _ORDERED_ALIKE: Final = (BooleanType, IntegerType, LongType, DateType, TimestampType, TimestamptzType, DecimalType, StringType)
@@ -42,6 +43,9 @@ class SortColumn:
     name: str
     descending: bool = False
     nulls_first: bool = False
+
+    def __post_init__(self) -> None:
+        check_switches(descending=self.descending, nulls_first=self.nulls_first)
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,7 @@ from pyiceberg.typedef import EMPTY_DICT
 from pyiceberg.utils.concurrent import ExecutorFactory
 
 from tablecrypt._per_process import PerProcess
-from tablecrypt.arguments import described
+from tablecrypt.arguments import check_switches, described
 from tablecrypt.errors import ConfigurationError, MissingExtraError
 from tablecrypt.files.encrypting_file_io import encrypting_io, is_local, read_restrictions_of, refuse_restricted
 from tablecrypt.manifests.avro_columns import Mask
@@ -153,6 +153,7 @@ class EncryptedDataScan(_ReadByEngines, DataScan):
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         _check_limit(self.limit)
+        check_switches(case_sensitive=self.case_sensitive)
         self.row_filter = fitted(self.row_filter, self.table_metadata.schema(), self.case_sensitive)
 
     # `update` makes a scan of the parameters that it finds in the signature.
@@ -230,7 +231,7 @@ class EncryptedDataScan(_ReadByEngines, DataScan):
         return read_stream(self, planned_ahead(self), dictionary_columns)
 
     def count(self) -> int:
-        """Return the number of rows. Files that match as a whole and have no deletes are counted by their manifest entry."""
+        """Return the number of rows, at most the limit. Files that match whole and have no deletes are counted by their manifest entry."""
         reader, executor = _reader(self, Schema(), (), None), ExecutorFactory.get_or_create()
         rows = 0
         for tasks in self.task_batches():
@@ -241,6 +242,8 @@ class EncryptedDataScan(_ReadByEngines, DataScan):
                 else:
                     to_read.append(task)
             rows += sum(executor.map(lambda task: sum(len(batch) for batch in reader.batches(task)), to_read))
+            if self.limit is not None and rows >= self.limit:
+                return int(self.limit)
 
         return rows
 
@@ -251,6 +254,7 @@ class EncryptedIncrementalAppendScan(_ReadByEngines, IncrementalAppendScanAdapte
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         _check_limit(self.limit)
+        check_switches(case_sensitive=self.case_sensitive)
         self.row_filter = fitted(self.row_filter, self.table_metadata.schema(), self.case_sensitive)
 
     # `update` makes a scan of the parameters that it finds in the signature.
@@ -366,8 +370,13 @@ def _table(batches: Iterable[pa.RecordBatch], projected: Schema) -> pa.Table:
 
 
 def _check_limit(limit: object) -> None:
-    if limit is not None and (isinstance(limit, bool) or not isinstance(limit, Integral)):
+    if limit is None:
+        return
+    if isinstance(limit, bool) or not isinstance(limit, Integral):
         raise ConfigurationError(f"limit is {described(limit)}; it must be a whole number, or None for all rows")
+    # Elsewhere -1 means all rows: whoever writes it would take a table with rows for an empty one.
+    if limit < 0:
+        raise ConfigurationError(f"limit is {limit}; it must be 0 or more, or None for all rows")
 
 
 def _limited(batches: Iterator[pa.RecordBatch], limit: int) -> Iterator[pa.RecordBatch]:

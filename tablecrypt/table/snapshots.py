@@ -39,7 +39,7 @@ from pyiceberg.table.snapshots import (
 )
 from pyiceberg.table.update import SetSnapshotRefUpdate, TableUpdate, UpdatesAndRequirements
 
-from tablecrypt.arguments import check_text, described
+from tablecrypt.arguments import check_switches, check_text, described
 from tablecrypt.errors import ConfigurationError, FormatError
 from tablecrypt.files.encrypting_file_io import refuse_restricted
 from tablecrypt.iceberg_properties import PARTITION_SUMMARIES
@@ -95,7 +95,8 @@ class CommitOptions:
             the operation of the snapshot.
 
     Raises:
-        ConfigurationError: the properties are no mapping of text to text, UTF-8 cannot hold them or the branch, or this has no name.
+        ConfigurationError: the properties are no mapping of text to text, UTF-8 cannot hold them or the branch, this has no name, or
+            case_sensitive is neither True nor False.
     """
 
     branch: str | None = MAIN_BRANCH
@@ -108,6 +109,7 @@ class CommitOptions:
         check_text("snapshot_properties", self.snapshot_properties)
         check_text("branch", self.branch)
         self._check_branch()
+        check_switches(case_sensitive=self.case_sensitive)
 
     def _check_branch(self) -> None:
         given: object = self.branch

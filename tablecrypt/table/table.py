@@ -42,7 +42,7 @@ from tablecrypt.arguments import names_of
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import ConfigurationError, FormatError
 from tablecrypt.files.encrypting_file_io import refuse_restricted
-from tablecrypt.table._pyiceberg.evolution import UpdateSchemaInVersion3, UpdateSpecInVersion3
+from tablecrypt.table._pyiceberg.evolution import UpdateSpecInVersion3
 from tablecrypt.table._pyiceberg.scans import AllEntriesTable, EntriesTable, InspectAdapter
 from tablecrypt.table._pyiceberg.transactions import ExpireSnapshotsAdapter, TableAdapter
 from tablecrypt.table.datasets.lazy_frame import scan_lazily
@@ -267,13 +267,8 @@ class EncryptedTable(TableAdapter):
         return ManageSnapshots(transaction=self._autocommit())
 
     def update_schema(self, allow_incompatible_changes: bool = False, case_sensitive: bool = True) -> UpdateSchema:
-        """Evolve the schema."""
-        return UpdateSchemaInVersion3(
-            transaction=self._autocommit(),
-            allow_incompatible_changes=allow_incompatible_changes,
-            case_sensitive=case_sensitive,
-            name_mapping=self.name_mapping(),
-        )
+        """Evolve the schema. ConfigurationError for an argument that is neither True nor False."""
+        return self._autocommit().update_schema(allow_incompatible_changes, case_sensitive)
 
     def update_spec(self, case_sensitive: bool = True) -> UpdateSpec:
         """Evolve the partitioning."""

@@ -37,6 +37,7 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.typedef import EMPTY_DICT, Properties, Record, TableVersion
 from pyiceberg.utils.concurrent import ExecutorFactory
 
+from tablecrypt.arguments import check_switches
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import ConfigurationError, PlaintextRefusedError
 from tablecrypt.files.encrypting_file_io import refuse_restricted
@@ -102,7 +103,8 @@ class EncryptedTransaction(TransactionAdapter):
         return EncryptedUpdateSnapshot(self, io=self.table.io, branch=options.branch, snapshot_properties=properties)
 
     def update_schema(self, allow_incompatible_changes: bool = False, case_sensitive: bool = True) -> UpdateSchema:
-        """Evolve the schema."""
+        """Evolve the schema. ConfigurationError for an argument that is neither True nor False."""
+        check_switches(allow_incompatible_changes=allow_incompatible_changes, case_sensitive=case_sensitive)
         return UpdateSchemaInVersion3(
             self,
             allow_incompatible_changes=allow_incompatible_changes,
@@ -253,6 +255,7 @@ class EncryptedTransaction(TransactionAdapter):
             when_matched_update_all: whether matching rows that differ are updated.
             when_not_matched_insert_all: whether rows without a match are inserted.
         """
+        check_switches(when_matched_update_all=when_matched_update_all, when_not_matched_insert_all=when_not_matched_insert_all)
         if not when_matched_update_all and not when_not_matched_insert_all:
             raise ValueError("no upsert options selected...exiting")
 
@@ -299,6 +302,7 @@ class EncryptedTransaction(TransactionAdapter):
         """
         # Files from elsewhere hold protected columns under their file's key, which every reader of the table has.
         refuse_protected(self.table_metadata, "add_files")
+        check_switches(check_duplicate_files=check_duplicate_files)
         if len(file_paths) != len(set(file_paths)):
             raise ValueError("File paths must be unique")
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import datetime as dt
 import math
+from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from pyiceberg.exceptions import ValidationException
@@ -18,7 +20,7 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import FloatType, LongType, NestedField, StringType
 
 from tablecrypt.errors import ConfigurationError
-from tablecrypt.maintenance import compact, erase, reencrypt, share
+from tablecrypt.maintenance import SortColumn, compact, erase, reencrypt, share
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt_catalog import EncryptedInMemoryCatalog
 from tests.support.plaintext import CANARY
@@ -71,9 +73,46 @@ def test_a_limit_that_is_no_whole_number_is_refused(table: EncryptedTable, limit
         table.scan(limit=limit)
 
 
-@pytest.mark.parametrize(("limit", "rows"), [(10**30, 3), (2, 2), (0, 0), (-1, 0)])
-def test_a_limit_may_be_any_whole_number(table: EncryptedTable, limit: int, rows: int) -> None:
-    assert table.scan(limit=limit).to_arrow().num_rows == rows
+@pytest.mark.parametrize("limit", [-1, -(10**30)])
+def test_a_negative_limit_is_refused(table: EncryptedTable, limit: int) -> None:
+    with pytest.raises(ConfigurationError, match=rf"^limit is {limit}; it must be 0 or more, or None for all rows$"):
+        table.scan(limit=limit)
+
+
+@pytest.mark.parametrize(("limit", "rows"), [(10**30, 4), (4, 4), (3, 3), (2, 2), (0, 0), (np.int64(2), 2)])
+@pytest.mark.parametrize("row_filter", ["id < 9", "true"])
+def test_rows_are_counted_up_to_the_limit_that_they_are_read_to(table: EncryptedTable, limit: int, rows: int, row_filter: str) -> None:
+    table.append(ROWS.slice(0, 2))
+    table.delete("id = 2 and text is null")
+    table.append(ROWS.slice(0, 1))
+    scan = table.scan(row_filter, limit=limit)
+
+    assert (scan.to_arrow().num_rows, scan.count()) == (rows, rows)
+
+
+@pytest.mark.parametrize("wrong", ["no", "false", 0, 1, None])
+def test_a_switch_is_true_or_false(table: EncryptedTable, wrong: Any) -> None:
+    """Python takes the text "no" for True."""
+    calls: dict[str, Callable[[], object]] = {
+        "when_matched_update_all": lambda: table.upsert(ROWS, ["id"], when_matched_update_all=wrong),
+        "when_not_matched_insert_all": lambda: table.upsert(ROWS, ["id"], when_not_matched_insert_all=wrong),
+        "allow_incompatible_changes": lambda: table.update_schema(allow_incompatible_changes=wrong),
+        "check_duplicate_files": lambda: table.add_files([], check_duplicate_files=wrong),
+        "descending": lambda: SortColumn("id", descending=wrong),
+        "nulls_first": lambda: SortColumn("id", nulls_first=wrong),
+    }
+    of_names: list[Callable[[], object]] = [
+        lambda: table.scan("id = 1", case_sensitive=wrong),
+        lambda: table.incremental_append_scan(case_sensitive=wrong),
+        lambda: table.delete("id = 1", case_sensitive=wrong),
+        lambda: table.overwrite(ROWS, "id = 1", case_sensitive=wrong),
+        lambda: table.upsert(ROWS, ["id"], case_sensitive=wrong),
+        lambda: table.update_schema(case_sensitive=wrong),
+    ]
+    for name, call in [*calls.items(), *(("case_sensitive", call) for call in of_names)]:
+        with pytest.raises(ConfigurationError, match=rf"^{name} is (an? \w+|None); it must be True or False$"):
+            call()
+    assert table.refresh().scan().to_arrow().num_rows == ROWS.num_rows
 
 
 def test_one_key_column_of_an_upsert_is_one_name(table: EncryptedTable) -> None:
