@@ -25,7 +25,7 @@ from pyiceberg.table.update import SetPropertiesUpdate, TableRequirement, TableU
 from pyiceberg.typedef import EMPTY_DICT, Identifier, Properties
 
 from tablecrypt import properties as names
-from tablecrypt.arguments import check_text
+from tablecrypt.arguments import check_switches, check_text
 from tablecrypt.errors import ConfigurationError, TablecryptError
 from tablecrypt.files.stores import file_io_for
 from tablecrypt.keys.column_keys import ColumnPolicy
@@ -221,8 +221,9 @@ class EncryptingCatalog(Catalog):
 
         Raises:
             ConfigurationError, SharedFilesError, PurgeIncompleteError, CommitFailedException: as `purge_table`, `delete_below` and
-                `break_shares` considered.
+                `break_shares` considered; ConfigurationError also for a switch that is neither True nor False.
         """
+        check_switches(skip_unreadable=skip_unreadable, break_shares=break_shares)
         name = ".".join(Catalog.identifier_to_tuple(identifier))
         try:
             table = self.load_table(identifier)

@@ -30,7 +30,7 @@ from pyiceberg.typedef import IcebergBaseModel, Identifier, Properties
 
 from tablecrypt import properties as names
 from tablecrypt._parsed_json import ParsedJson, problem_of
-from tablecrypt.arguments import interruptible
+from tablecrypt.arguments import check_switches, interruptible
 from tablecrypt.errors import (
     ConfigurationError,
     FormatError,
@@ -269,7 +269,12 @@ class EncryptedRestCatalog(EncryptingCatalog, RestViews):
         return self.load_table(to_identifier)
 
     def drop_table(self, identifier: str | Identifier, purge_requested: bool = False) -> None:
-        """Drop a table. A purge of an encrypted table is done here, since the server cannot read which files it has."""
+        """Drop a table. A purge of an encrypted table is done here, since the server cannot read which files it has.
+
+        Raises:
+            ConfigurationError: purge_requested is neither True nor False; or as `purge_table`.
+        """
+        check_switches(purge_requested=purge_requested)
         # Else the server would drop the table and delete what it can name, and the data files would stay.
         if purge_requested:
             self.purge_table(identifier)

@@ -19,6 +19,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from tablecrypt.arguments import check_switches, described, names_of
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import ConfigurationError, KeyNotFoundError
 from tablecrypt.kms.client import KeyManagementClient
@@ -56,7 +57,11 @@ _OWN: Final = (
 
 @dataclass(frozen=True)
 class EncryptionConfiguration:
-    """How files are encrypted; see `of` for the properties behind each attribute."""
+    """How files are encrypted; see `of` for the properties behind each attribute.
+
+    Raises:
+        ConfigurationError: column_keys is no mapping of master keys to columns, or what is a switch is neither True nor False.
+    """
 
     footer_key: str
     column_keys: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -67,6 +72,19 @@ class EncryptionConfiguration:
     store_internally: bool = True
     data_key_length: int = 16
     kek_length: int = 16
+
+    def __post_init__(self) -> None:
+        check_switches(
+            complete_columns=self.complete_columns,
+            plaintext_footer=self.plaintext_footer,
+            double_wrapping=self.double_wrapping,
+            store_internally=self.store_internally,
+        )
+        given: object = self.column_keys
+        if not isinstance(given, Mapping):
+            raise ConfigurationError(f"column_keys is {described(given)}; it must be a mapping of master keys to columns")
+        # The letters of one name would be columns, and the column that it names would lie under the footer's key.
+        object.__setattr__(self, "column_keys", {key: names_of("column_keys", columns) for key, columns in given.items()})
 
     @classmethod
     def of(cls, properties: Mapping[str, str]) -> EncryptionConfiguration:

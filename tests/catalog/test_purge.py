@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
-from typing import Final
+from typing import Any, Final
 
 import pytest
 from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
@@ -16,7 +16,7 @@ from pyiceberg.table import Table
 from pyiceberg.typedef import Identifier
 from sqlalchemy import text
 
-from tablecrypt.errors import KeyNotFoundError, PurgeIncompleteError, TamperedFileError
+from tablecrypt.errors import ConfigurationError, KeyNotFoundError, PurgeIncompleteError, TamperedFileError
 from tablecrypt.maintenance import erase, shred
 from tablecrypt_catalog import EncryptedSqlCatalog
 from tests.support.aws import AwsServer
@@ -102,6 +102,15 @@ def test_a_purge_removes_also_what_only_older_metadata_names(catalog: EncryptedS
     catalog.purge_table("db.t")
     assert files_of(table) == []
     assert not catalog.table_exists("db.t")
+
+
+@pytest.mark.parametrize("switch", ["skip_unreadable", "break_shares"])
+def test_a_purge_takes_no_text_for_a_switch(catalog: EncryptedSqlCatalog, table: Table, switch: str) -> None:
+    wrong: dict[str, Any] = {switch: "no"}
+    with pytest.raises(ConfigurationError, match=rf"^{switch} is a str; it must be True or False$"):
+        catalog.purge_files("db.t", **wrong)
+
+    assert catalog.load_table("db.t").scan().to_arrow().num_rows == table.scan().count()
 
 
 def test_a_table_is_purged_after_rows_were_erased_from_it(catalog: EncryptedSqlCatalog, table: Table) -> None:

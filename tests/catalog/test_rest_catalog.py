@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyiceberg.catalog.rest import RestCatalog
@@ -67,6 +68,9 @@ def test_purge_removes_every_file(rest_server: RestServer, aws: AwsServer, tmp_p
     catalog = encrypted_rest_catalog(rest_server.uri, aws, {"encryption.pins": str(tmp_path / "pins.json")})
     table = new_table(catalog, f"{namespace}.t", appends=[ROWS])
     table.delete("id = 1")
+    wrong: Any = "no"
+    with pytest.raises(ConfigurationError, match=r"^purge_requested is a str; it must be True or False$"):
+        catalog.drop_table(f"{namespace}.t", purge_requested=wrong)
     if by_drop:
         catalog.drop_table(f"{namespace}.t", purge_requested=True)
     else:

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tablecrypt.errors import AuthenticationError, ConfigurationError, FormatError, KeyNotFoundError, PlaintextRefusedError
-from tablecrypt.parquet import FileKeys, PropertiesDrivenCryptoFactory, read_table, verify, write_table
+from tablecrypt.parquet import EncryptionConfiguration, FileKeys, PropertiesDrivenCryptoFactory, read_table, verify, write_table
 from tablecrypt.parquet.key_material import ExternalKeyMaterial, KeyMaterial, reference_in, reference_to
 from tests.support.aws import AwsServer
 from tests.support.mutations import mutations
@@ -131,6 +131,27 @@ def test_it_works_on_our_kms_clients(aws: AwsServer) -> None:
 def test_unfit_properties_are_refused(properties: dict[str, str], what: str) -> None:
     with pytest.raises(ConfigurationError, match=what):
         PropertiesDrivenCryptoFactory(InMemoryKms()).encryption_keys(properties)
+
+
+@pytest.mark.parametrize(
+    ("attributes", "said"),
+    [
+        ({"plaintext_footer": "no"}, "plaintext_footer is a str; it must be True or False"),
+        ({"complete_columns": "false"}, "complete_columns is a str; it must be True or False"),
+        ({"double_wrapping": 0}, "double_wrapping is an int; it must be True or False"),
+        ({"store_internally": None}, "store_internally is None; it must be True or False"),
+        ({"column_keys": "total"}, "column_keys is a str; it must be a mapping of master keys to columns"),
+        ({"column_keys": {"k": 3}}, "column_keys is an int; it must be a name or a list of names"),
+    ],
+)
+def test_a_configuration_with_an_unfit_attribute_is_refused(attributes: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"^{said}$"):
+        EncryptionConfiguration("footer", **attributes)
+
+
+def test_one_name_of_a_column_is_one_column() -> None:
+    one: Any = {"k": "total"}
+    assert EncryptionConfiguration("footer", one).column_keys == {"k": ("total",)}
 
 
 def test_a_master_key_that_is_not_there_is_named() -> None:
