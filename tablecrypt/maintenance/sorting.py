@@ -26,7 +26,7 @@ from pyiceberg.table.sorting import NullOrder, SortDirection
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import BooleanType, DateType, DecimalType, IntegerType, LongType, StringType, TimestampType, TimestamptzType
 
-from tablecrypt.arguments import check_switches
+from tablecrypt.arguments import check_switches, names_of
 from tablecrypt.errors import ConfigurationError
 
 _ORDERED_ALIKE: Final = (BooleanType, IntegerType, LongType, DateType, TimestampType, TimestamptzType, DecimalType, StringType)
@@ -53,6 +53,9 @@ class ZOrder:
     """Columns whose Z-values to sort by."""
 
     names: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "names", names_of("names", self.names))
 
 
 SortKey: TypeAlias = SortColumn | ZOrder

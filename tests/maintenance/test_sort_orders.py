@@ -90,6 +90,11 @@ def test_memory_holds_sorted_rows_once_and_one_column_again() -> None:
     assert pool.max_memory() < 1.6 * parts * count * len(schema) * 8
 
 
+def test_one_name_of_a_column_is_one_column_of_a_curve() -> None:
+    one: Any = "id"
+    assert ZOrder(one) == ZOrder(("id",))
+
+
 @pytest.mark.parametrize("wrong", [[ZOrder(())], [ZOrder(("a",)), "b"], [math.pi]], ids=["empty", "not alone", "a number"])
 def test_what_is_no_order_is_refused(wrong: Any) -> None:
     with pytest.raises(ConfigurationError, match=r"ZOrder"):
