@@ -156,29 +156,36 @@ def completed(pool: Executor, calls: Iterable[Callable[[], T]], limit: int) -> I
 def passed(results: Iterable[T], check: Callable[[T], object]) -> Iterator[T]:
     """Yield results in their order, each once it has passed a check; several checks run at a time.
 
-    Where the results end in an error, those before it are yielded first, as `Runner.run` does.
+    Where one does not pass, or the results end in an error, no other is asked for. Those that had come are yielded first, as `Runner.run`
+    does: what a worker has written is not lost by the check of another's.
     """
-    failure: Exception | None = None
+    failures: list[BaseException] = []
+    ended: list[Exception] = []
     checked: deque[tuple[T, Future[object]]] = deque()
+
+    def first_if_passed() -> Iterator[T]:
+        result, check_of_it = checked.popleft()
+        if (failure := check_of_it.exception()) is None:
+            yield result
+        else:
+            failures.append(failure)
+
     with ThreadPoolExecutor(_CHECKS_AT_ONCE, thread_name_prefix="tablecrypt-checks") as pool:
         try:
             for each in results:
                 checked.append((each, pool.submit(check, each)))
                 while checked and (len(checked) > _CHECKS_AT_ONCE or checked[0][1].done()):
-                    yield _passed(*checked.popleft())
+                    yield from first_if_passed()
+                if failures:
+                    break
         except Exception as error:  # noqa: BLE001  it is raised behind the results that came before it
-            failure = error
+            ended.append(error)
 
         while checked:
-            yield _passed(*checked.popleft())
+            yield from first_if_passed()
 
-    if failure is not None:
+    for failure in (*failures, *ended):
         raise failure
-
-
-def _passed(result: T, check: Future[object]) -> T:
-    check.result()
-    return result
 
 
 def run_counted(

@@ -117,10 +117,39 @@ def test_results_that_pass_their_check_come_in_order_and_those_before_an_error_c
     assert came == list(range(40))
 
 
-def test_a_result_that_does_not_pass_its_check_is_not_yielded() -> None:
+def test_of_results_that_have_come_only_those_that_do_not_pass_are_not_yielded() -> None:
+    taken: list[int] = []
+
+    def numbers() -> Iterator[int]:
+        for number in range(1000):
+            taken.append(number)
+            yield number
+
     came: list[int] = []
     with pytest.raises(ZeroDivisionError):
-        came.extend(each for each in passed(range(10), lambda number: 1 // (number - 7)))
+        came.extend(each for each in passed(numbers(), lambda number: 1 // (number - 7)))
+
+    assert came == [number for number in taken if number != 7]
+    assert len(taken) < 100
+
+
+@pytest.mark.parametrize("ends_in_an_error", [False, True])
+def test_a_check_that_fails_after_all_results_came_loses_none_behind_it(ends_in_an_error: bool) -> None:
+    all_came = threading.Event()
+
+    def numbers() -> Iterator[int]:
+        yield from range(10)
+        all_came.set()
+        if ends_in_an_error:
+            raise FormatError("no more")
+
+    def check(number: int) -> float:
+        assert all_came.wait(timeout=60)
+        return 1 // (number - 7)
+
+    came: list[int] = []
+    with pytest.raises(ZeroDivisionError):
+        came.extend(each for each in passed(numbers(), check))
 
     assert came == [number for number in range(10) if number != 7]
 
