@@ -41,7 +41,7 @@ class TestInSpark:
     ) -> None:
         _create(spark, new_name)
         spark.sql(f"ALTER TABLE prod.{new_name} ADD PARTITION FIELD bucket(4, id) AS shard")
-        spark.sql(f"INSERT INTO prod.{new_name} (id) VALUES (1)")
+        spark.sql(f"INSERT INTO prod.{new_name} VALUES (1, NULL, NULL)")
 
         spark.sql(f"ALTER TABLE prod.{new_name} REPLACE PARTITION FIELD shard WITH bucket(4, id) AS part")
         spark.sql(f"ALTER TABLE prod.{new_name} REPLACE PARTITION FIELD part WITH bucket(4, id)")
