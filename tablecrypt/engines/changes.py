@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Final, TypeVar
+from typing import TypeVar
 
-from pyiceberg.exceptions import CommitFailedException, ValidationException
 from pyiceberg.manifest import DataFile
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import SnapshotRefType
@@ -21,11 +20,10 @@ from tablecrypt.errors import ConfigurationError, FormatError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.table.planning import EncryptedFileScanTask
 from tablecrypt.table.protection.writing import WrittenUnder
+from tablecrypt.table.table_files import NOT_COMMITTED
 from tablecrypt.table.transaction import EncryptedTransaction
 
 K = TypeVar("K")
-NOT_COMMITTED: Final = (CommitFailedException, ValidationException)
-"""What a commit raises when it is certain that nothing was committed."""
 
 
 def numbered_files(partitions: Sequence[Sequence[EncryptedFileScanTask]]) -> dict[FileNumber, EncryptedFileScanTask]:

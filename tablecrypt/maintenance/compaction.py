@@ -24,7 +24,6 @@ from functools import partial
 from typing import Final, Protocol, cast, runtime_checkable
 
 import pyarrow as pa
-from pyiceberg.exceptions import CommitFailedException, ValidationException
 from pyiceberg.expressions import BooleanExpression
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.manifest import DataFile, ManifestContent
@@ -74,6 +73,7 @@ from tablecrypt.table.reader import READ_AHEAD, ReadOptions, TaskReader, prefetc
 from tablecrypt.table.replace_files import EncryptedRewrite, RewrittenFiles
 from tablecrypt.table.table import EncryptedTable, check_branch
 from tablecrypt.table.table_files import (
+    NOT_COMMITTED,
     FreshKeys,
     ReportedFiles,
     RunNames,
@@ -86,8 +86,6 @@ from tablecrypt.table.table_files import (
 from tablecrypt.table.write import write_data_files
 
 OPERATION: Final = "compact"
-_NOT_COMMITTED: Final = (CommitFailedException, ValidationException)
-"""What a commit raises when it is certain that nothing was committed."""
 _EVERY_FILE: Final = FileCondition(ALWAYS_TRUE)
 _WORKERS: Final = 2
 _QUEUE_LENGTH: Final = 4
@@ -377,7 +375,7 @@ class Compaction:
         rewritten = self._take_pending()
         try:
             self._snapshot_ids.append(self._commit_files(rewritten))
-        except _NOT_COMMITTED as error:
+        except NOT_COMMITTED as error:
             self._delete(rewritten)
             if self.groups_per_commit is None:
                 raise

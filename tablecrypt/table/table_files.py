@@ -23,6 +23,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Final, Protocol, runtime_checkable
 
+from pyiceberg.exceptions import CommitFailedException, ValidationException
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import DataFile, ManifestContent
 from pyiceberg.table import Table, TableProperties
@@ -44,6 +45,8 @@ from tablecrypt.table.foreign_engines import PropertiesForOthers
 
 WRITE_PATHS: Final = tuple(each.name for each in OF_PLACES)
 HALF_LENGTH: Final = 8
+NOT_COMMITTED: Final = (CommitFailedException, ValidationException)
+"""What a commit raises when it is certain that nothing was committed: its files may be deleted, and after no other error."""
 _HALF_TEXT: Final = len("00000000-0000-0000")
 
 logger = logging.getLogger(__name__)

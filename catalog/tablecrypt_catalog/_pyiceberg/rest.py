@@ -79,6 +79,7 @@ COMMIT_ERRORS: dict[int, type[Exception]] = {
     409: CommitFailedException,
     500: CommitStateUnknownException,
     502: CommitStateUnknownException,
+    503: CommitStateUnknownException,
     504: CommitStateUnknownException,
 }
 _NEW_TABLE: Final[ContextVar[str]] = ContextVar("what a server answered to the creation or registration of a table", default="")

@@ -22,7 +22,6 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from pyiceberg.exceptions import CommitFailedException, ValidationException
 from pyiceberg.table.snapshots import ancestors_of
 
 from tablecrypt.maintenance._file_rewrite import commit_replacement
@@ -42,7 +41,7 @@ from tablecrypt.table.protection.policy import column_keys, policy_of, unreadabl
 from tablecrypt.table.replace_files import EncryptedFileSwap
 from tablecrypt.table.row_changes import marks_rows
 from tablecrypt.table.table import EncryptedTable
-from tablecrypt.table.table_files import delete_written, deleting_on_error
+from tablecrypt.table.table_files import NOT_COMMITTED, delete_written, deleting_on_error
 
 
 @dataclass(frozen=True)
@@ -182,8 +181,7 @@ def blank_rows(table: EncryptedTable, work: RefWork, row_filter: ErasureFilter, 
 
     try:
         commit_replacement(table, work.name, EncryptedFileSwap, swaps=swaps)
-    except (CommitFailedException, ValidationException):
-        # Of any other error it is not certain that nothing was committed.
+    except NOT_COMMITTED:
         delete_written(table.io, [new.file_path for new in written])
         raise
 
