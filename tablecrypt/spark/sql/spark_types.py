@@ -26,7 +26,8 @@ _PRIMITIVES: Final[Mapping[str, IcebergType]] = {
 JSON_NAMES: Final = {"tinyint": "byte", "smallint": "short", "int": "integer", "bigint": "long", "timestamp_ltz": "timestamp"}
 """What Spark's JSON calls types that its SQL calls otherwise."""
 _DECIMAL: Final = re.compile(r"decimal\((\d+),\s*(\d+)\)")
-_TEXT: Final = re.compile(r"(var)?char\(\d+\)")
+_TEXT: Final = re.compile(r"(var)?char\(\d+\)|string collate UTF8_BINARY")
+"""Spark 4.2 names a collation that a statement names, and SHOW CREATE TABLE names this one, which every text has."""
 
 
 def iceberg_schema(spark: Mapping[str, Any]) -> Schema:

@@ -277,6 +277,15 @@ def test_field_ids_are_given_level_by_level() -> None:
     )
 
 
+def test_text_has_the_collation_of_bytes_or_no_type() -> None:
+    def field(collation: str) -> dict[str, object]:
+        return {"name": "note", "type": f"string collate {collation}", "nullable": True}
+
+    assert iceberg_schema({"fields": [field("UTF8_BINARY")]}) == Schema(NestedField(1, "note", StringType()))
+    with pytest.raises(ConfigurationError, match="type string collate UTF8_LCASE has no type of Iceberg tables"):
+        iceberg_schema({"fields": [field("UTF8_LCASE")]})
+
+
 @pytest.mark.parametrize(
     ("transform", "reason"),
     [
