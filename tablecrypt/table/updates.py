@@ -40,7 +40,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Final, Literal, cast
 
 from pydantic import Field
-from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.exceptions import CommitFailedException, ValidationException
 from pyiceberg.io import FileIO
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema, index_by_id
@@ -127,15 +127,21 @@ class NextShareStateUpdate(IcebergBaseModel):
     metadata: EncryptedTableMetadata
 
 
+class SnapshotGoneError(ConfigurationError, ValidationException):
+    """The table has no longer the snapshot whose files a commit takes over. Nothing is committed."""
+
+
 class AddEncryptedSnapshotUpdate(AddSnapshotUpdate):
     """Adds a snapshot that keeps its key-id.
 
-    `written_under` is the WrittenUnder of its new files, never sent to a server; None where it has no new data files.
+    `written_under` is the WrittenUnder of its new files; None where it has no new data files. `picked_from` is the id of the snapshot whose
+    files it takes over, if any. Neither is sent to a server.
     """
 
     snapshot: EncryptedSnapshot
     # Any, because pydantic 2.5 looks into the annotations of a dataclass, and finds names that are not here.
     written_under: Any = Field(default=None, exclude=True, repr=False)
+    picked_from: int | None = Field(default=None, exclude=True, repr=False)
 
 
 class UpgradeToVersion3Update(UpgradeFormatVersionUpdate):
@@ -237,6 +243,11 @@ def _add_encrypted_snapshot(
     if update.written_under is not None:
         # The base is what the catalog has, with what this commit changes before the snapshot: a change of keys by others is noticed.
         update.written_under.check(base, snapshot.sequence_number)
+    if update.picked_from is not None and base.snapshot_by_id(update.picked_from) is None:
+        # Expiry and shredding move no branch, so that no requirement of Iceberg's notices them.
+        raise SnapshotGoneError(
+            f"{base.location}: snapshot {update.picked_from} is gone, and its files with it: nothing was committed. Write its rows again"
+        )
     has_moved = snapshot.first_row_id < (base.next_row_id or 0) or (
         snapshot.parent_snapshot_id is not None and snapshot.sequence_number <= base.last_sequence_number
     )
