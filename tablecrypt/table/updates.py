@@ -144,6 +144,10 @@ class AddEncryptedSnapshotUpdate(AddSnapshotUpdate):
     picked_from: int | None = Field(default=None, exclude=True, repr=False)
 
 
+class RemoveUnnamedSnapshotsUpdate(RemoveSnapshotsUpdate):
+    """Removes snapshots to which no branch or tag points. PyIceberg's own update takes these branches and tags away with them."""
+
+
 class UpgradeToVersion3Update(UpgradeFormatVersionUpdate):
     """Sets format version 3 when a table is created. PyIceberg's own update refuses it."""
 
@@ -265,6 +269,21 @@ def _add_encrypted_snapshot(
     return _encrypted(add_snapshot(update.model_copy(update={"snapshot": bound}), base, context))
 
 
+@apply_table_update.register(RemoveUnnamedSnapshotsUpdate)
+def _remove_unnamed_snapshots(
+    update: RemoveUnnamedSnapshotsUpdate, base_metadata: TableMetadata, context: TableMetadataUpdateContext
+) -> TableMetadata:
+    for name, ref in base_metadata.refs.items():
+        # Made since the removal was planned: no requirement of Iceberg's says that there is no further branch or tag.
+        if ref.snapshot_id in update.snapshot_ids:
+            raise CommitFailedException(
+                f"{base_metadata.location}: {ref.snapshot_ref_type} {name!r} points to snapshot {ref.snapshot_id}, which was to go: "
+                "nothing was committed. Load the table and do that again"
+            )
+
+    return apply_table_update.dispatch(RemoveSnapshotsUpdate)(update, base_metadata, context)
+
+
 @apply_table_update.register(UpgradeToVersion3Update)
 def _upgrade_to_version_3(
     update: UpgradeToVersion3Update, base_metadata: TableMetadata, context: TableMetadataUpdateContext
@@ -288,7 +307,7 @@ def removed_snapshots(metadata: TableMetadata, snapshot_ids: Collection[int]) ->
     """Return the updates that remove snapshots with all that names them; none when there are no snapshots."""
     if not snapshot_ids:
         return ()
-    removal = cast("TableUpdate", RemoveSnapshotsUpdate(snapshot_ids=sorted(snapshot_ids)))
+    removal = cast("TableUpdate", RemoveUnnamedSnapshotsUpdate(snapshot_ids=sorted(snapshot_ids)))
     return (*removed_partition_statistics(metadata, snapshot_ids), removal)
 
 
@@ -352,9 +371,14 @@ def check_name_mapping(table_properties: Mapping[str, object]) -> None:
         ) from None
 
 
-def depends_on_protection(updates: Iterable[IcebergBaseModel]) -> bool:
-    """Whether a commit adds files that were written under the protection of that moment, or changes the protection of columns."""
+def depends_on_others(updates: Iterable[IcebergBaseModel]) -> bool:
+    """Whether others can have changed what a commit must fit, though all of its requirements are met.
+
+    It adds files that were written under the protection of that moment, changes the protection of columns, or removes snapshots.
+    """
     for update in updates:
+        if isinstance(update, RemoveSnapshotsUpdate):
+            return True
         if isinstance(update, AddEncryptedSnapshotUpdate) and update.written_under is not None:
             return True
         if isinstance(update, SetPropertiesUpdate) and any(name.startswith(COLUMN_PREFIX) for name in update.updates):
