@@ -249,7 +249,8 @@ class EncryptingCatalog(Catalog):
         """Return a plain table as a migration sees it: with metadata and a FileIO that encrypt, while the catalog still holds it plain.
 
         Raises:
-            ConfigurationError: the table is encrypted already, or a property cannot be used or is none of a plain table.
+            ConfigurationError: the table is encrypted already, a property cannot be used or is none of a plain table, or a column has a
+                tag of this catalog's.
         """
         # Nothing authenticates a plain table's metadata. What somebody planted there would say how the encrypted one protects its columns:
         # all files that were migrated would be refused, and the plain ones be gone.
@@ -260,6 +261,7 @@ class EncryptingCatalog(Catalog):
             )
         if declares(properties) or any(name.startswith(names.COLUMN.name) for name in properties):
             raise ConfigurationError("columns are protected once a table is encrypted: migrate it, then set encryption.column-keys")
+        self._refuse_tagged(table)
 
         names.check_own_properties(properties, "table")
         update = EncryptTableUpdate(), SetPropertiesUpdate(updates=dict(properties))
@@ -267,6 +269,16 @@ class EncryptingCatalog(Catalog):
         KeySettings.of(metadata.properties)
 
         return with_metadata(table, self, metadata, table_file_io(self.client_properties, table.io, metadata))
+
+    def _refuse_tagged(self, table: Table) -> None:
+        # The catalog's tags count where a table or a schema is made: the column would be under the table's key, and nobody would notice.
+        schema = table.schema()
+        for field_id in tagged_columns(schema, tags_of(self.client_properties)):
+            raise ConfigurationError(
+                f"{'.'.join(table.name())}: column {schema.find_column_name(field_id)!r} has a tag of this catalog's "
+                f"{names.COLUMN_TAGS.name}, and a migration protects no column. Migrate with a catalog that does not set it, then set "
+                f"{names.COLUMN_TAGS.name} for the table, and reencrypt"
+            )
 
     @property
     def client_pins(self) -> ClientPins:

@@ -54,7 +54,7 @@ from tablecrypt.table.updates import (
     check_commit,
     check_migration,
     check_properties_keep_key_id,
-    depends_on_protection,
+    depends_on_others,
     with_copies,
 )
 from tablecrypt_catalog._pyiceberg.rest import RestrictedCreationError, TableAnswer
@@ -330,7 +330,7 @@ class EncryptedRestCatalog(EncryptingCatalog, RestViews):
 
         assert isinstance(staged, EncryptedTableMetadata)
         # A table that this commit makes has no protection that others could have changed.
-        if depends_on_protection(updates) and not (is_migration or creates):
+        if depends_on_others(updates) and not (is_migration or creates):
             self._check_on_current(table, requirements, asked)
         # Begun before the commit is sent, so that what others commit meanwhile is no rollback.
         pin_check = self.client_pins.begin_check(table.name())
@@ -347,9 +347,10 @@ class EncryptedRestCatalog(EncryptingCatalog, RestViews):
         return answer
 
     def _check_on_current(self, table: Table, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]) -> None:
-        """Hold a commit against the table as the server has it now: the server applies it, and compares nothing of protected columns.
+        """Hold a commit against the table as the server has it now: the server applies it, and compares nothing of protected columns, nor
+        of new branches and tags.
 
-        Whoever changes their protection after this and before the commit is found by the answer to the commit alone.
+        Whoever changes the protection after this and before the commit is found by the answer to the commit alone.
 
         Raises:
             CommitFailedException: a requirement is not met, or columns are protected otherwise now.

@@ -141,6 +141,7 @@ class EncryptedProducer(ProducerAdapter):
         self.copied_files: frozenset[bytes] = frozenset()
         # Kept through every retry of the commit: the files stay what they are.
         self.written_under = WrittenUnder.of(self.table_metadata)
+        self.picked_from: int | None = None
         self.moves_rows = self.operation == Operation.REPLACE
         self.new_branch = SnapshotRef.model_validate({"snapshot-id": self.snapshot_id, "type": "branch"})
 
@@ -449,7 +450,11 @@ class EncryptedProducer(ProducerAdapter):
     def _updates(self, snapshot: EncryptedSnapshot, new_key: NewManifestListKey, columns: Iterable[EncryptedKey]) -> UpdatesAndRequirements:
         updates: tuple[TableUpdate, ...] = (
             *added_keys((*new_key.added, *columns)),
-            AddEncryptedSnapshotUpdate(snapshot=snapshot, written_under=self.written_under if self.added_data_files else None),
+            AddEncryptedSnapshotUpdate(
+                snapshot=snapshot,
+                written_under=self.written_under if self.added_data_files else None,
+                picked_from=self.picked_from,
+            ),
         )
         if self.target_branch is None:
             return updates, ()

@@ -15,7 +15,7 @@ refused outside of this context too, so that a table opened in it is no way to w
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from importlib import import_module
@@ -52,7 +52,7 @@ from tablecrypt.table.protection.writing import StaleWriteError
 from tablecrypt.table.scan import EncryptedDataScan, EncryptedIncrementalAppendScan
 from tablecrypt.table.table_files import TableFileIO, check_garbage_is_collected, name_of
 from tablecrypt.table.transaction import EncryptedTransaction
-from tablecrypt.table.updates import check_properties_keep_key_id, removed_keys, removed_partition_statistics
+from tablecrypt.table.updates import RemoveUnnamedSnapshotsUpdate, check_properties_keep_key_id, removed_keys, removed_partition_statistics
 
 if TYPE_CHECKING:
     import polars as pl
@@ -405,6 +405,10 @@ def _redacted_struct(table: pa.Table) -> pa.Table:
 
 class EncryptedExpireSnapshots(ExpireSnapshotsAdapter):
     """PyIceberg's ExpireSnapshots for an encrypted table."""
+
+    def removal_of(self, snapshot_ids: Iterable[int]) -> RemoveUnnamedSnapshotsUpdate:
+        """Return the update that removes snapshots, and no branch or tag that others have made meanwhile."""
+        return RemoveUnnamedSnapshotsUpdate(snapshot_ids=sorted(snapshot_ids))
 
     def further_updates(self, updates: tuple[TableUpdate, ...]) -> UpdatesAndRequirements:
         """Return the removal of each key that the remaining snapshots do not need, and of what names the statistics of partitions.

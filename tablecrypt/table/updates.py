@@ -40,7 +40,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Final, Literal, cast
 
 from pydantic import Field
-from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.exceptions import CommitFailedException, ValidationException
 from pyiceberg.io import FileIO
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema, index_by_id
@@ -127,15 +127,25 @@ class NextShareStateUpdate(IcebergBaseModel):
     metadata: EncryptedTableMetadata
 
 
+class SnapshotGoneError(ConfigurationError, ValidationException):
+    """The table has no longer the snapshot whose files a commit takes over. Nothing is committed."""
+
+
 class AddEncryptedSnapshotUpdate(AddSnapshotUpdate):
     """Adds a snapshot that keeps its key-id.
 
-    `written_under` is the WrittenUnder of its new files, never sent to a server; None where it has no new data files.
+    `written_under` is the WrittenUnder of its new files; None where it has no new data files. `picked_from` is the id of the snapshot whose
+    files it takes over, if any. Neither is sent to a server.
     """
 
     snapshot: EncryptedSnapshot
     # Any, because pydantic 2.5 looks into the annotations of a dataclass, and finds names that are not here.
     written_under: Any = Field(default=None, exclude=True, repr=False)
+    picked_from: int | None = Field(default=None, exclude=True, repr=False)
+
+
+class RemoveUnnamedSnapshotsUpdate(RemoveSnapshotsUpdate):
+    """Removes snapshots to which no branch or tag points. PyIceberg's own update takes these branches and tags away with them."""
 
 
 class UpgradeToVersion3Update(UpgradeFormatVersionUpdate):
@@ -237,6 +247,11 @@ def _add_encrypted_snapshot(
     if update.written_under is not None:
         # The base is what the catalog has, with what this commit changes before the snapshot: a change of keys by others is noticed.
         update.written_under.check(base, snapshot.sequence_number)
+    if update.picked_from is not None and base.snapshot_by_id(update.picked_from) is None:
+        # Expiry and shredding move no branch, so that no requirement of Iceberg's notices them.
+        raise SnapshotGoneError(
+            f"{base.location}: snapshot {update.picked_from} is gone, and its files with it: nothing was committed. Write its rows again"
+        )
     has_moved = snapshot.first_row_id < (base.next_row_id or 0) or (
         snapshot.parent_snapshot_id is not None and snapshot.sequence_number <= base.last_sequence_number
     )
@@ -252,6 +267,21 @@ def _add_encrypted_snapshot(
     bound = snapshot.bound_to(base.key_ring, base.stated_layout)
 
     return _encrypted(add_snapshot(update.model_copy(update={"snapshot": bound}), base, context))
+
+
+@apply_table_update.register(RemoveUnnamedSnapshotsUpdate)
+def _remove_unnamed_snapshots(
+    update: RemoveUnnamedSnapshotsUpdate, base_metadata: TableMetadata, context: TableMetadataUpdateContext
+) -> TableMetadata:
+    for name, ref in base_metadata.refs.items():
+        # Made since the removal was planned: no requirement of Iceberg's says that there is no further branch or tag.
+        if ref.snapshot_id in update.snapshot_ids:
+            raise CommitFailedException(
+                f"{base_metadata.location}: {ref.snapshot_ref_type} {name!r} points to snapshot {ref.snapshot_id}, which was to go: "
+                "nothing was committed. Load the table and do that again"
+            )
+
+    return apply_table_update.dispatch(RemoveSnapshotsUpdate)(update, base_metadata, context)
 
 
 @apply_table_update.register(UpgradeToVersion3Update)
@@ -277,7 +307,7 @@ def removed_snapshots(metadata: TableMetadata, snapshot_ids: Collection[int]) ->
     """Return the updates that remove snapshots with all that names them; none when there are no snapshots."""
     if not snapshot_ids:
         return ()
-    removal = cast("TableUpdate", RemoveSnapshotsUpdate(snapshot_ids=sorted(snapshot_ids)))
+    removal = cast("TableUpdate", RemoveUnnamedSnapshotsUpdate(snapshot_ids=sorted(snapshot_ids)))
     return (*removed_partition_statistics(metadata, snapshot_ids), removal)
 
 
@@ -341,9 +371,14 @@ def check_name_mapping(table_properties: Mapping[str, object]) -> None:
         ) from None
 
 
-def depends_on_protection(updates: Iterable[IcebergBaseModel]) -> bool:
-    """Whether a commit adds files that were written under the protection of that moment, or changes the protection of columns."""
+def depends_on_others(updates: Iterable[IcebergBaseModel]) -> bool:
+    """Whether others can have changed what a commit must fit, though all of its requirements are met.
+
+    It adds files that were written under the protection of that moment, changes the protection of columns, or removes snapshots.
+    """
     for update in updates:
+        if isinstance(update, RemoveSnapshotsUpdate):
+            return True
         if isinstance(update, AddEncryptedSnapshotUpdate) and update.written_under is not None:
             return True
         if isinstance(update, SetPropertiesUpdate) and any(name.startswith(COLUMN_PREFIX) for name in update.updates):

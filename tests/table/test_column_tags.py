@@ -13,12 +13,14 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.types import ListType, LongType, NestedField, StringType, StructType
 
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.keys.column_keys import ColumnPolicy
+from tablecrypt.maintenance import migrate, reencrypt
 from tablecrypt.table.protection.tags import parse_tags, tagged_columns, written_tags
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt_catalog import EncryptedSqlCatalog
@@ -196,6 +198,29 @@ def test_a_table_that_is_not_encrypted_takes_no_tagged_column(both: Clients) -> 
     with pytest.raises(ConfigurationError, match="protect columns of encrypted tables"):
         both.payroll.create_table("db.plain", schema("#pii"))
     both.payroll.create_table("db.plain", schema("#other"))
+
+
+@pytest.mark.parametrize("into", [None, "db.people"])
+def test_a_plain_table_with_a_tagged_column_is_not_migrated_without_its_protection(both: Clients, into: str | None) -> None:
+    plain = SqlCatalog("plain", **{name: both.payroll.properties[name] for name in ("uri", "warehouse")})
+    without = {name: value for name, value in both.payroll.properties.items() if name not in TAGS}
+    untagged, tagged = EncryptedSqlCatalog("plain", **without), EncryptedSqlCatalog("plain", **both.payroll.properties)
+    plain.create_namespace("db")
+    plain.create_table("db.plain", schema("#pii", None)).append(pa.table({"id": [1], "c2": ["SSN-1"]}))
+
+    for dry_run in (True, False):
+        with pytest.raises(ConfigurationError, match=r"column 'c2' has a tag of this catalog's encryption\.column-tags"):
+            migrate(tagged.load_table("db.plain"), TABLE_KEY, into=into, dry_run=dry_run)
+    assert not isinstance(tagged.load_table("db.plain"), EncryptedTable)
+
+    migrate(untagged.load_table("db.plain"), TABLE_KEY, into=into)
+    table = loaded(tagged, into or "db.plain")
+    with table.transaction() as transaction:
+        transaction.set_properties(TAGS)
+    reencrypt(table.refresh(), out_of_line=True)
+    assert keys(table) == {"c2": "pii"}
+    analyst = EncryptedSqlCatalog("plain", **both.analyst.properties)
+    assert analyst.load_table(table.name()).scan().to_arrow().to_pylist() == [{"id": 1, "c2": None, "c3": None}]
 
 
 def test_no_row_is_written_while_another_engines_tag_protects_nothing(without: Clients) -> None:

@@ -45,7 +45,7 @@ from pyiceberg.table.snapshots import Operation, Snapshot
 from pyiceberg.table.update import (
     AssertTableUUID,
     RemovePartitionStatisticsUpdate,
-    RemoveSnapshotsUpdate,
+    RemoveSnapshotRefUpdate,
     RemoveStatisticsUpdate,
     SetPropertiesUpdate,
     TableRequirement,
@@ -75,7 +75,7 @@ from tablecrypt.table.parquet_options import with_target_file_size
 from tablecrypt.table.replace_files import BaseManifest, EncryptedFileSwap
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import FreshKeys, RunNames, TableFileIO, delete_written, folders_of, folders_written
-from tablecrypt.table.updates import EncryptTableUpdate
+from tablecrypt.table.updates import EncryptTableUpdate, RemoveUnnamedSnapshotsUpdate
 from tablecrypt.table.write import write_data_files
 
 OPERATION: Final = "migrate"
@@ -170,7 +170,9 @@ class Migration:
             *produced,
             *(RemoveStatisticsUpdate(snapshot_id=each.snapshot_id) for each in before.statistics),
             *(RemovePartitionStatisticsUpdate(snapshot_id=each.snapshot_id) for each in before.partition_statistics),
-            *((RemoveSnapshotsUpdate(snapshot_ids=removed),) if removed else ()),
+            # Those that were to go alone: a tag that somebody has made meanwhile stops the commit.
+            *(RemoveSnapshotRefUpdate(ref_name=name) for name in before.refs if name != MAIN_BRANCH),
+            *((RemoveUnnamedSnapshotsUpdate(snapshot_ids=removed),) if removed else ()),
         )
         self._plain.catalog.commit_table(self._plain, (AssertTableUUID(uuid=before.table_uuid), *required), updates)
 

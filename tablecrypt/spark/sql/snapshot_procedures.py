@@ -161,6 +161,7 @@ def _picked(table: EncryptedTable, source: Snapshot) -> int:
         producer = transaction.update_snapshot(published).fast_append()
         producer.copied_files = copied
         producer.written_under = _written_under(table, source)
+        producer.picked_from = source.snapshot_id
         for file in files:
             producer.append_data_file(file)
         producer.commit()

@@ -40,7 +40,7 @@ from pyiceberg.table import ALWAYS_TRUE, CreateTableTransaction, DataScan, FileS
 from pyiceberg.table import _parse_row_filter as parse_row_filter
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import IsolationLevel, Operation, Summary
-from pyiceberg.table.update import AddSnapshotUpdate, TableRequirement, TableUpdate, UpdatesAndRequirements
+from pyiceberg.table.update import AddSnapshotUpdate, RemoveSnapshotsUpdate, TableRequirement, TableUpdate, UpdatesAndRequirements
 from pyiceberg.table.update import _apply_table_update as apply_table_update
 from pyiceberg.table.update import _TableMetadataUpdateContext as TableMetadataUpdateContext
 from pyiceberg.table.update.snapshot import ExpireSnapshots, UpdateSnapshot, _DeleteFiles, _SnapshotProducer
@@ -308,8 +308,13 @@ class ExpireSnapshotsAdapter(ExpireSnapshots):
     def further_updates(self, updates: tuple[TableUpdate, ...]) -> UpdatesAndRequirements:
         """Return what has to be committed beside the removal of snapshots."""
 
+    @abstractmethod
+    def removal_of(self, snapshot_ids: Iterable[int]) -> RemoveSnapshotsUpdate:
+        """Return the update that takes the place of PyIceberg's own."""
+
     def _commit(self) -> UpdatesAndRequirements:
         updates, requirements = super()._commit()
+        updates = tuple(self.removal_of(each.snapshot_ids) if isinstance(each, RemoveSnapshotsUpdate) else each for each in updates)
         further, needed = self.further_updates(updates)
         return (*updates, *further), (*requirements, *needed)
 

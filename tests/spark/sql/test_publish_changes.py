@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -12,13 +13,15 @@ from pyiceberg.exceptions import ValidationException
 from pyiceberg.table import Table
 
 from tablecrypt.errors import ConfigurationError
-from tablecrypt.maintenance import erase, remove_orphan_files
+from tablecrypt.maintenance import erase, remove_orphan_files, shred
+from tablecrypt.maintenance.expiry import expire_snapshots
 from tablecrypt.manifests.copied_files import AlreadyAddedError, CopiedFiles, copied_files_of
 from tablecrypt.spark.sql.calls import Call
 from tablecrypt.spark.sql.snapshot_procedures import PROCEDURES, AlreadyPublishedError
 from tablecrypt.table.protection.writing import StaleWriteError
 from tablecrypt.table.snapshots import CommitOptions
 from tablecrypt.table.transaction import EncryptedTransaction
+from tablecrypt.table.updates import SnapshotGoneError
 from tests.support.aws import AwsServer
 from tests.support.interrupted_catalog import InterruptedCatalog, at_commits
 from tests.support.plaintext import CANARY
@@ -55,6 +58,14 @@ def copied(table: Table, number: int, wap_id: str | None = None) -> None:
 
 def call(table: Table, procedure: str, **arguments: Any) -> list[Any]:
     return list(PROCEDURES[procedure].run(Call(table.catalog, "prod", (), {"table": "db.t", **arguments})))
+
+
+def _expired(table: Table) -> None:
+    expire_snapshots(table, dt.datetime(2100, 1, 1, tzinfo=dt.UTC))
+
+
+def _shredded(table: Table) -> None:
+    shred(table, all_but_heads=True)
 
 
 @pytest.mark.parametrize("count", [2, 3])
@@ -115,6 +126,25 @@ def test_what_was_published_is_not_published_again_once_the_snapshot_that_says_s
         call(table, procedure, **arguments)
 
     assert ids(table.refresh()) == [0, 1, 6]
+
+
+@pytest.mark.parametrize("procedure", ["publish_changes", "cherrypick_snapshot"])
+@pytest.mark.parametrize("remove", [_expired, _shredded])
+def test_what_is_expired_or_shredded_meanwhile_is_not_published(table: Table, procedure: str, remove: Callable[[Table], object]) -> None:
+    snapshot_id = staged(table, 1, "load-7")
+    table.append(rows(5))
+    arguments = {"wap_id": "load-7"} if procedure == "publish_changes" else {"snapshot_id": snapshot_id}
+    done: list[str] = []
+
+    def remove_first() -> None:
+        if not done:
+            done.append("begun")
+            remove(table.catalog.load_table("db.t"))
+
+    with at_commits(before=remove_first), pytest.raises(SnapshotGoneError, match=f"snapshot {snapshot_id} is gone"):
+        call(table, procedure, **arguments)
+
+    assert ids(table.refresh()) == [0, 5]
 
 
 @pytest.mark.parametrize("first", ["another id", "the main branch", "the main branch, meanwhile"])
