@@ -42,6 +42,7 @@ from tablecrypt.arguments import names_of
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import ConfigurationError, FormatError
 from tablecrypt.files.encrypting_file_io import refuse_restricted
+from tablecrypt.table._pyiceberg.branches_and_tags import ManageEncryptedSnapshots
 from tablecrypt.table._pyiceberg.evolution import UpdateSpecInVersion3
 from tablecrypt.table._pyiceberg.scans import AllEntriesTable, EntriesTable, InspectAdapter
 from tablecrypt.table._pyiceberg.transactions import ExpireSnapshotsAdapter, TableAdapter
@@ -263,8 +264,8 @@ class EncryptedTable(TableAdapter):
         return cast("TableMaintenance", import_module(_MAINTENANCE).TableMaintenance(self))
 
     def manage_snapshots(self) -> ManageSnapshots:
-        """Create and remove branches and tags, roll back."""
-        return ManageSnapshots(transaction=self._autocommit())
+        """Create and remove branches and tags, roll back. ConfigurationError for the main branch, and for a tag where a branch is meant."""
+        return ManageEncryptedSnapshots(transaction=self._autocommit())
 
     def update_schema(self, allow_incompatible_changes: bool = False, case_sensitive: bool = True) -> UpdateSchema:
         """Evolve the schema. ConfigurationError for an argument that is neither True nor False."""

@@ -16,6 +16,7 @@ from pyiceberg.exceptions import ValidationException
 from pyiceberg.expressions import EqualTo, GreaterThan, GreaterThanOrEqual, In, LessThan, Not
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
+from pyiceberg.table.update.snapshot import ManageSnapshots
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import FloatType, LongType, NestedField, StringType
 
@@ -329,3 +330,21 @@ def test_a_branch_is_no_tag_until_it_is_removed(table: EncryptedTable) -> None:
     table.manage_snapshots().create_tag(snapshot.snapshot_id, "audit").commit()
 
     assert table.refresh().metadata.refs["audit"].snapshot_ref_type == "tag"
+
+
+def test_neither_the_main_branch_nor_a_branch_in_the_place_of_a_tag_is_removed(table: EncryptedTable) -> None:
+    [snapshot] = table.snapshots()
+    table.manage_snapshots().create_branch(snapshot.snapshot_id, "audit").create_tag(snapshot.snapshot_id, "v1").commit()
+    before = table.refresh().metadata.refs
+    removals: dict[str, Callable[[ManageSnapshots], ManageSnapshots]] = {
+        "the main branch cannot be dropped": lambda change: change.remove_branch("main"),
+        "main is a branch and no tag: remove_branch removes it": lambda change: change.remove_tag("main"),
+        "audit is a branch and no tag: remove_branch removes it": lambda change: change.remove_tag("audit"),
+        "v1 is a tag and no branch: remove_tag removes it": lambda change: change.remove_branch("v1"),
+    }
+
+    for said, remove in removals.items():
+        with pytest.raises(ConfigurationError, match=f"^{said}$"):
+            remove(table.manage_snapshots()).commit()
+
+    assert table.refresh().metadata.refs == before
