@@ -99,6 +99,7 @@ def test_a_switch_is_true_or_false(table: EncryptedTable, wrong: Any) -> None:
         "when_not_matched_insert_all": lambda: table.upsert(ROWS, ["id"], when_not_matched_insert_all=wrong),
         "allow_incompatible_changes": lambda: table.update_schema(allow_incompatible_changes=wrong),
         "check_duplicate_files": lambda: table.add_files([], check_duplicate_files=wrong),
+        "inclusive": lambda: table.snapshot_as_of_timestamp(0, inclusive=wrong),
         "descending": lambda: SortColumn("id", descending=wrong),
         "nulls_first": lambda: SortColumn("id", nulls_first=wrong),
     }
@@ -109,6 +110,9 @@ def test_a_switch_is_true_or_false(table: EncryptedTable, wrong: Any) -> None:
         lambda: table.overwrite(ROWS, "id = 1", case_sensitive=wrong),
         lambda: table.upsert(ROWS, ["id"], case_sensitive=wrong),
         lambda: table.update_schema(case_sensitive=wrong),
+        lambda: table.update_spec(case_sensitive=wrong),
+        lambda: table.update_sort_order(case_sensitive=wrong),
+        lambda: table.transaction().update_sort_order(case_sensitive=wrong),
     ]
     for name, call in [*calls.items(), *(("case_sensitive", call) for call in of_names)]:
         with pytest.raises(ConfigurationError, match=rf"^{name} is (an? \w+|None); it must be True or False$"):
@@ -348,3 +352,11 @@ def test_neither_the_main_branch_nor_a_branch_in_the_place_of_a_tag_is_removed(t
             remove(table.manage_snapshots()).commit()
 
     assert table.refresh().metadata.refs == before
+
+
+@pytest.mark.parametrize("moment", [None, "2026-01-01", True, dt.datetime(2026, 1, 1)])
+def test_the_snapshot_of_a_moment_is_asked_for_by_a_number(table: EncryptedTable, moment: Any) -> None:
+    with pytest.raises(ConfigurationError, match=r"^timestamp_ms is .*; it must be a number$"):
+        table.snapshot_as_of_timestamp(moment)
+
+    assert table.snapshot_as_of_timestamp(math.inf) == table.snapshot_as_of_timestamp(2**60) == table.current_snapshot()
