@@ -360,3 +360,17 @@ def test_the_snapshot_of_a_moment_is_asked_for_by_a_number(table: EncryptedTable
         table.snapshot_as_of_timestamp(moment)
 
     assert table.snapshot_as_of_timestamp(math.inf) == table.snapshot_as_of_timestamp(2**60) == table.current_snapshot()
+
+
+@pytest.mark.parametrize("name", ["operation", "added-records", "deleted-records", "total-records", "changed-partition-count"])
+def test_what_a_commit_counts_is_no_property_of_its_snapshot(table: EncryptedTable, name: str) -> None:
+    said = f"^snapshot_properties has '{name}', which a commit counts by itself: choose another name$"
+    with pytest.raises(ConfigurationError, match=said):
+        table.append(ROWS, snapshot_properties={name: "-3"})
+    with pytest.raises(ConfigurationError, match=said):
+        table.delete("id = 1", snapshot_properties={name: "-3"})
+
+    table.refresh().append(ROWS, snapshot_properties={"my-records": "3"})
+    summary = table.metadata.snapshots[-1].summary
+    assert summary is not None
+    assert (summary["total-records"], summary["my-records"]) == (str(2 * ROWS.num_rows), "3")
