@@ -36,8 +36,8 @@ class Foreign:
 
 
 WRONG: Final = {"an object": Foreign(), "a list of objects": [Foreign()], "half": 0.5}
-UNCHECKED: Final = {"options", "filters", "delete_ratio"}
-"""What pyarrow takes, it looks at itself; a ratio may be a half."""
+UNCHECKED: Final = {"options", "filters", "delete_ratio", "lifetime_s"}
+"""What pyarrow takes, it looks at itself; a ratio may be a half, and so may seconds."""
 
 LAZY: Final = ("orc.read_batches", "source")
 """Opened when the first batch is asked for."""
@@ -65,6 +65,9 @@ GIVEN: Final[Mapping[str, Any]] = {
     "table_key_id": MASTER_KEY,
     "properties": KMS,
     "key_name": "pii",
+    "key": b"k" * 16,
+    "configuration": {"parquet.encryption.footer.key": MASTER_KEY},
+    "folder": "a.folder",
     "name": "prod",
     "error": ValueError("no such catalog"),
 }
@@ -76,6 +79,10 @@ def functions() -> Iterator[tuple[str, Callable[..., Any]]]:
     yield from ((f"parquet.{name}", getattr(parquet, name)) for name in parquet.__all__ if name[0].islower())
     yield from ((f"orc.{name}", getattr(orc, name)) for name in orc.__all__ if name[0].islower())
     yield from (("parquet.FileKeys", parquet.FileKeys), ("parquet.EncryptedParquetWriter", parquet.EncryptedParquetWriter))
+    factory = parquet.PropertiesDrivenCryptoFactory
+    yield from ((f"parquet.{name}", getattr(factory(GIVEN["kms"]), name)) for name in vars(factory) if not name.startswith("_"))
+    yield ("parquet.PropertiesDrivenCryptoFactory", factory)
+    yield from (("orc.KeyedHash", orc.KeyedHash), ("orc.IntegrityManifestWriter", orc.IntegrityManifestWriter))
     yield from (("orc.LocalKeys", orc.LocalKeys), ("orc.KmsKeys", orc.KmsKeys), ("orc.KmsMasterKeys", orc.KmsMasterKeys))
     yield from (("load_kms", tablecrypt.load_kms), ("EncryptionManager", tablecrypt.EncryptionManager))
 

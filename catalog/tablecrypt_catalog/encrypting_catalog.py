@@ -45,7 +45,7 @@ from tablecrypt.table.updates import (
     check_columns,
     check_commit,
     check_migration,
-    check_partition_numbers,
+    check_partition_fields,
     with_copies,
 )
 from tablecrypt_catalog._pyiceberg.metastore import Commit, MetastoreCatalogAdapter, iceberg_schema
@@ -344,7 +344,7 @@ class EncryptingCatalog(Catalog):
             return new
 
         check_columns(new.fresh_schema)
-        check_partition_numbers(new.partition_spec)
+        check_partition_fields(new.partition_spec)
         tagging = {names.COLUMN_TAGS.name: written_tags(tags)} if tags else {}
         properties = declared_at_creation({**new.properties, **tagging}, new.fresh_schema)
         if policy := ColumnPolicy.from_properties(properties):

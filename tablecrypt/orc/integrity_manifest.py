@@ -36,6 +36,7 @@ from cryptography.hazmat.primitives.hmac import HMAC
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from tablecrypt._parsed_json import ParsedJson
+from tablecrypt.arguments import checked_arguments
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import ConfigurationError, FormatError, KeyMismatchError, KeyNotFoundError, TamperedFileError
 from tablecrypt.orc.key_providers import LOCAL_KEY_LENGTHS, KeyProvider, MasterKeyVersion
@@ -100,6 +101,7 @@ class IntegrityManifestWriter:
         key_name: preferably a key that serves only integrity.
     """
 
+    @checked_arguments()
     def __init__(self, keys: KeyProvider, key_name: str) -> None:
         self._master = keys.current_version(key_name)
         self._local_key = keys.create_local_key(self._master)

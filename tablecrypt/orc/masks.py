@@ -33,6 +33,7 @@ import pyarrow.types as pt
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.hmac import HMAC
 
+from tablecrypt.arguments import checked_arguments
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import ConfigurationError
 
@@ -131,11 +132,12 @@ class KeyedHash(_HashMask):
 
     name: ClassVar[str] = "hmac-sha256"
 
-    def __init__(self, key: bytes | Secret) -> None:
+    @checked_arguments()
+    def __init__(self, key: bytes | bytearray | Secret) -> None:
         # With a short key, anyone who knows one value and its mask can try all keys, and then look up every other value.
         if len(key) < MIN_HASH_KEY_LENGTH:
             raise ConfigurationError(f"the key of a keyed hash has {MIN_HASH_KEY_LENGTH} bytes or more, not {len(key)}")
-        self.key = key if isinstance(key, Secret) else Secret(key)
+        self.key = key if isinstance(key, Secret) else Secret(bytes(key))
         self._keyed = HMAC(self.key.reveal(), SHA256())
 
     def digest(self, value: bytes) -> bytes:

@@ -12,6 +12,7 @@ One default differs. parquet-java leaves columns that no property names in the c
 
 from __future__ import annotations
 
+import os
 import secrets
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -19,7 +20,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from tablecrypt.arguments import check_switches, described, names_of
+from tablecrypt.arguments import check_switches, checked_arguments, described, names_of
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import ConfigurationError, KeyNotFoundError
 from tablecrypt.kms.client import KeyManagementClient
@@ -105,6 +106,9 @@ class EncryptionConfiguration:
         """
         # A slip in column.keys would leave the columns under the footer key.
         check_option_names(properties, _OWN, "the property", "parquet.encryption.")
+        for name in (FOOTER_KEY, COLUMN_KEYS, UNIFORM_KEY):
+            if not isinstance(value := properties.get(name, ""), str):
+                raise ConfigurationError(f"{name} is {described(value)}; it must be text, or left out")
         uniform = properties.get(UNIFORM_KEY)
         if uniform is not None and (FOOTER_KEY in properties or COLUMN_KEYS in properties):
             raise ConfigurationError(f"{UNIFORM_KEY} takes the place of {FOOTER_KEY} and {COLUMN_KEYS}: give it alone")
@@ -138,6 +142,7 @@ class PropertiesDrivenCryptoFactory:
             `load_kms`. Any other is refused with MasterKeyRefusedError before the KMS is asked. None allows every key.
     """
 
+    @checked_arguments()
     def __init__(
         self,
         kms: KeyManagementClient,
@@ -149,8 +154,12 @@ class PropertiesDrivenCryptoFactory:
         self._wrapper = KeyWrapper(kms, random, lifetime_s, allowed=AllowedKeys.listed(allowed_key_ids))
         self._random = random
 
+    @checked_arguments()
     def encryption_keys(
-        self, configuration: EncryptionConfiguration | Mapping[str, str], schema: pa.Schema | None = None, location: str | None = None
+        self,
+        configuration: EncryptionConfiguration | Mapping[str, str],
+        schema: pa.Schema | None = None,
+        location: str | os.PathLike[str] | None = None,
     ) -> FileKeys:
         """Return fresh keys for one file. Never use them for a second one.
 
@@ -166,7 +175,7 @@ class PropertiesDrivenCryptoFactory:
         """
         wanted = configuration if isinstance(configuration, EncryptionConfiguration) else EncryptionConfiguration.of(configuration)
         # First, so that a location that is missing costs no call of the KMS.
-        store = _store(wanted, location)
+        store = _store(wanted, None if location is None else os.fspath(location))
         kek_length = wanted.kek_length if wanted.double_wrapping else None
         materials: dict[str, KeyMaterial] = {}
 
@@ -192,7 +201,8 @@ class PropertiesDrivenCryptoFactory:
             column_key_metadata={column: metadata for column, (_, metadata) in made.items()},
         )
 
-    def decryption_keys(self, location: str | None = None, **options: Any) -> FileKeys:
+    @checked_arguments()
+    def decryption_keys(self, location: str | os.PathLike[str] | None = None, **options: Any) -> FileKeys:
         """Return what finds the keys of one file by its key metadata.
 
         Args:
@@ -212,20 +222,21 @@ class PropertiesDrivenCryptoFactory:
 
             # One file holds the key material of all columns: it is read once.
             if not external:
-                external.update(ExternalKeyMaterial(location).load())
+                external.update(ExternalKeyMaterial(os.fspath(location)).load())
             if name not in external:
-                raise KeyNotFoundError(f"{ExternalKeyMaterial(location).path}: has no key {name}, which the file names")
+                raise KeyNotFoundError(f"{ExternalKeyMaterial(os.fspath(location)).path}: has no key {name}, which the file names")
 
             return self._wrapper.unwrap(external[name])
 
         return FileKeys(key_retriever=retrieve, **options)
 
-    def rotate_master_keys(self, folder: str, double_wrapping: bool = True, kek_length: int = 16) -> int:
+    @checked_arguments()
+    def rotate_master_keys(self, folder: str | os.PathLike[str], double_wrapping: bool = True, kek_length: int = 16) -> int:
         """Rewrap every DEK whose key material is kept beside its file in a folder, under the newest version of the same master keys.
 
         The data files are not touched. Returns how many files it was. A folder is done again when this fails on the way.
         """
-        files = files_with_external_keys(folder)
+        files = files_with_external_keys(os.fspath(folder))
         for file in files:
             materials = file.load()
             # All of it before the file is replaced, so that a refusal of the KMS leaves the old one as it is.

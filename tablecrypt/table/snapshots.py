@@ -30,6 +30,7 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRef, SnapshotRefType
 from pyiceberg.table.snapshots import (
     CHANGED_PARTITION_COUNT_PROP,
+    OPERATION,
     IsolationLevel,
     Operation,
     Snapshot,
@@ -79,6 +80,20 @@ from tablecrypt.table.table_files import ObsoleteDeletes, TableFileIO
 from tablecrypt.table.updates import AddEncryptedSnapshotUpdate, AssertHead, added_keys, named_column_keys, refuse_beside_lost, still_named
 
 RETENTION = ("max_ref_age_ms", "max_snapshot_age_ms", "min_snapshots_to_keep")
+_PARTS = (
+    "data-files",
+    "delete-files",
+    "equality-delete-files",
+    "equality-deletes",
+    "files-size",
+    "position-delete-files",
+    "position-deletes",
+)
+_COUNTED = frozenset(
+    {OPERATION, CHANGED_PARTITION_COUNT_PROP, "added-dvs", "removed-dvs", "deleted-data-files", "deleted-records"}
+    | {f"{change}-{part}" for change in ("added", "removed", "total") for part in (*_PARTS, "records")}
+)
+"""What the summary of a snapshot says of the snapshot itself."""
 _ENGINE = "engine-name"
 _SPARK = "spark"
 
@@ -95,8 +110,8 @@ class CommitOptions:
             the operation of the snapshot.
 
     Raises:
-        ConfigurationError: the properties are no mapping of text to text, UTF-8 cannot hold them or the branch, this has no name, or
-            case_sensitive is neither True nor False.
+        ConfigurationError: the properties are no mapping of text to text, or name what a commit counts by itself, UTF-8 cannot hold
+            them or the branch, this has no name, or case_sensitive is neither True nor False.
     """
 
     branch: str | None = MAIN_BRANCH
@@ -130,6 +145,9 @@ class CommitOptions:
             # As JSON that is no text, Iceberg Java refuses the metadata, and with it the whole table.
             if not isinstance(name, str) or not isinstance(value, str):
                 raise ConfigurationError(f"snapshot_properties has {described(value)} for {name!r}; names and values must be text")
+            # Beside what was done, it would end the commit, be left out, or make the totals of all later snapshots wrong.
+            if name in _COUNTED:
+                raise ConfigurationError(f"snapshot_properties has {name!r}, which a commit counts by itself: choose another name")
 
 
 class EncryptedProducer(ProducerAdapter):

@@ -29,6 +29,7 @@ from pyiceberg.table.locations import LocationProvider
 from pyiceberg.table.maintenance import MaintenanceTable
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
+from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.table.update import AssertRefSnapshotId, RemoveSnapshotsUpdate, TableUpdate, UpdatesAndRequirements
 from pyiceberg.table.update.schema import UpdateSchema
 from pyiceberg.table.update.snapshot import ExpireSnapshots, ManageSnapshots
@@ -38,10 +39,11 @@ from pyiceberg.table.update.statistics import UpdateStatistics
 from pyiceberg.typedef import EMPTY_DICT, Properties
 
 from tablecrypt import properties as names
-from tablecrypt.arguments import names_of
+from tablecrypt.arguments import check_switches, checked_arguments, names_of
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import ConfigurationError, FormatError
 from tablecrypt.files.encrypting_file_io import refuse_restricted
+from tablecrypt.table._pyiceberg.branches_and_tags import ManageEncryptedSnapshots
 from tablecrypt.table._pyiceberg.evolution import UpdateSpecInVersion3
 from tablecrypt.table._pyiceberg.scans import AllEntriesTable, EntriesTable, InspectAdapter
 from tablecrypt.table._pyiceberg.transactions import ExpireSnapshotsAdapter, TableAdapter
@@ -263,20 +265,30 @@ class EncryptedTable(TableAdapter):
         return cast("TableMaintenance", import_module(_MAINTENANCE).TableMaintenance(self))
 
     def manage_snapshots(self) -> ManageSnapshots:
-        """Create and remove branches and tags, roll back."""
-        return ManageSnapshots(transaction=self._autocommit())
+        """Create and remove branches and tags, roll back. ConfigurationError for the main branch, and for a tag where a branch is meant."""
+        return ManageEncryptedSnapshots(transaction=self._autocommit())
 
     def update_schema(self, allow_incompatible_changes: bool = False, case_sensitive: bool = True) -> UpdateSchema:
         """Evolve the schema. ConfigurationError for an argument that is neither True nor False."""
         return self._autocommit().update_schema(allow_incompatible_changes, case_sensitive)
 
     def update_spec(self, case_sensitive: bool = True) -> UpdateSpec:
-        """Evolve the partitioning."""
+        """Evolve the partitioning. ConfigurationError: case_sensitive is neither True nor False."""
+        check_switches(case_sensitive=case_sensitive)
         return UpdateSpecInVersion3(self._autocommit(), case_sensitive=case_sensitive)
 
     def update_sort_order(self, case_sensitive: bool = True) -> UpdateSortOrder:
-        """Evolve the sort order."""
-        return UpdateSortOrder(transaction=self._autocommit(), case_sensitive=case_sensitive)
+        """Evolve the sort order. ConfigurationError: case_sensitive is neither True nor False."""
+        return self._autocommit().update_sort_order(case_sensitive)
+
+    @checked_arguments()
+    def snapshot_as_of_timestamp(self, timestamp_ms: float, inclusive: bool = True) -> Snapshot | None:
+        """Return the snapshot that was current at a moment, in milliseconds since 1970, or before it; None where there was none.
+
+        Raises:
+            ConfigurationError: the moment is no number, or inclusive is neither True nor False.
+        """
+        return super().snapshot_as_of_timestamp(timestamp_ms, inclusive)  # type: ignore[arg-type]
 
     def update_statistics(self) -> UpdateStatistics:
         """Refuse: see `EncryptedTransaction.update_statistics`."""

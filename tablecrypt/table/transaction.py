@@ -31,6 +31,7 @@ from pyiceberg.table.update import (
     update_table_metadata,
 )
 from pyiceberg.table.update.schema import UpdateSchema
+from pyiceberg.table.update.sorting import UpdateSortOrder
 from pyiceberg.table.update.spec import UpdateSpec
 from pyiceberg.table.update.statistics import UpdateStatistics
 from pyiceberg.transforms import IdentityTransform
@@ -115,6 +116,11 @@ class EncryptedTransaction(TransactionAdapter):
     def update_spec(self) -> UpdateSpec:
         """Evolve the partitioning."""
         return UpdateSpecInVersion3(self)
+
+    def update_sort_order(self, case_sensitive: bool = True) -> UpdateSortOrder:
+        """Evolve the sort order. ConfigurationError: case_sensitive is neither True nor False."""
+        check_switches(case_sensitive=case_sensitive)
+        return super().update_sort_order(case_sensitive)
 
     def append_producer(
         self, options: CommitOptions, commit_uuid: uuid.UUID | None = None, copied_files: frozenset[bytes] = frozenset()

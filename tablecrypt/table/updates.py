@@ -420,7 +420,7 @@ def check_commit(before: TableMetadata, after: TableMetadata) -> None:
         check_columns(after.schema())
     for spec_id, spec in after.specs().items():
         if spec_id not in before.specs():
-            check_partition_numbers(spec)
+            check_partition_fields(spec)
     added = [each for each in after.statistics if each not in before.statistics]
     if added or any(each not in before.partition_statistics for each in after.partition_statistics):
         raise PlaintextRefusedError(after.location, "statistics files would hold plaintext facts about the data beside an encrypted table")
@@ -449,12 +449,14 @@ def check_columns(schema: Schema) -> None:
         raise ConfigurationError("the schema has a column with an empty name, which no file can hold: give it a name")
 
 
-def check_partition_numbers(spec: PartitionSpec) -> None:
-    """Refuse partition fields of 0 buckets, or of values cut to 0 letters. ConfigurationError: there is one."""
+def check_partition_fields(spec: PartitionSpec) -> None:
+    """Refuse partition fields without a name, of 0 buckets, or of values cut to 0 letters. ConfigurationError: there is one."""
     for field in spec.fields:
+        if not field.name:
+            raise ConfigurationError("a partition field has an empty name, which no manifest can hold: give it another one")
         transform = field.transform
         number = transform.num_buckets if isinstance(transform, BucketTransform) else getattr(transform, "width", 1)
-        if not 1 <= number < _MOST_BUCKETS:
+        if not isinstance(number, int) or not 1 <= number < _MOST_BUCKETS:
             raise ConfigurationError(
                 f"the partition field {field.name!r} is {transform}: its number must be between 1 and {_MOST_BUCKETS - 1}"
             )

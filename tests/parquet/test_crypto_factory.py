@@ -97,6 +97,8 @@ def test_keys_beside_the_file_can_be_rotated_without_touching_it(tmp_path: Path)
     assert read_table(str(path), factory.decryption_keys(str(path))) == ROWS
     with pytest.raises(ConfigurationError, match="location"):
         read_table(str(path), factory.decryption_keys())
+    assert factory.rotate_master_keys(tmp_path) == 1
+    assert read_table(path, factory.decryption_keys(path)) == ROWS
     (tmp_path / "_KEY_MATERIAL_FOR_rows.parquet.json").unlink()
     with pytest.raises(KeyNotFoundError, match="_KEY_MATERIAL_FOR_rows"):
         read_table(str(path), factory.decryption_keys(str(path)))
@@ -122,13 +124,16 @@ def test_it_works_on_our_kms_clients(aws: AwsServer) -> None:
         ({**BY_COLUMN, "parquet.encryption.column.keys": "kc1"}, "must be"),
         ({**BY_COLUMN, "parquet.encryption.column.keys": "kc1:"}, "must be"),
         ({**BY_COLUMN, "parquet.encryption.column.keys": "kc1:id;kc2:id"}, "twice"),
+        ({**BY_COLUMN, "parquet.encryption.column.keys": {"kc1": ["id"]}}, "column.keys is a dict; it must be text"),
+        ({**BY_COLUMN, "parquet.encryption.column.keys": None}, "column.keys is None; it must be text"),
+        ({**BY_COLUMN, "parquet.encryption.footer.key": b"kf"}, "footer.key is a bytes; it must be text"),
         ({**BY_COLUMN, "parquet.encryption.double.wrapping": "maybe"}, "true or false"),
         ({**BY_COLUMN, "parquet.encryption.data.key.length.bits": "64"}, "128, 192 or 256"),
         ({**BY_COLUMN, "parquet.encryption.algorithm": "ROT13"}, "ROT13"),
         ({**BY_COLUMN, "parquet.encryption.key.material.store.internally": "false"}, "location"),
     ],
 )
-def test_unfit_properties_are_refused(properties: dict[str, str], what: str) -> None:
+def test_unfit_properties_are_refused(properties: dict[str, Any], what: str) -> None:
     with pytest.raises(ConfigurationError, match=what):
         PropertiesDrivenCryptoFactory(InMemoryKms()).encryption_keys(properties)
 

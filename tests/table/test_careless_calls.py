@@ -16,6 +16,7 @@ from pyiceberg.exceptions import ValidationException
 from pyiceberg.expressions import EqualTo, GreaterThan, GreaterThanOrEqual, In, LessThan, Not
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
+from pyiceberg.table.update.snapshot import ManageSnapshots
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import FloatType, LongType, NestedField, StringType
 
@@ -98,6 +99,7 @@ def test_a_switch_is_true_or_false(table: EncryptedTable, wrong: Any) -> None:
         "when_not_matched_insert_all": lambda: table.upsert(ROWS, ["id"], when_not_matched_insert_all=wrong),
         "allow_incompatible_changes": lambda: table.update_schema(allow_incompatible_changes=wrong),
         "check_duplicate_files": lambda: table.add_files([], check_duplicate_files=wrong),
+        "inclusive": lambda: table.snapshot_as_of_timestamp(0, inclusive=wrong),
         "descending": lambda: SortColumn("id", descending=wrong),
         "nulls_first": lambda: SortColumn("id", nulls_first=wrong),
     }
@@ -108,6 +110,9 @@ def test_a_switch_is_true_or_false(table: EncryptedTable, wrong: Any) -> None:
         lambda: table.overwrite(ROWS, "id = 1", case_sensitive=wrong),
         lambda: table.upsert(ROWS, ["id"], case_sensitive=wrong),
         lambda: table.update_schema(case_sensitive=wrong),
+        lambda: table.update_spec(case_sensitive=wrong),
+        lambda: table.update_sort_order(case_sensitive=wrong),
+        lambda: table.transaction().update_sort_order(case_sensitive=wrong),
     ]
     for name, call in [*calls.items(), *(("case_sensitive", call) for call in of_names)]:
         with pytest.raises(ConfigurationError, match=rf"^{name} is (an? \w+|None); it must be True or False$"):
@@ -329,3 +334,43 @@ def test_a_branch_is_no_tag_until_it_is_removed(table: EncryptedTable) -> None:
     table.manage_snapshots().create_tag(snapshot.snapshot_id, "audit").commit()
 
     assert table.refresh().metadata.refs["audit"].snapshot_ref_type == "tag"
+
+
+def test_neither_the_main_branch_nor_a_branch_in_the_place_of_a_tag_is_removed(table: EncryptedTable) -> None:
+    [snapshot] = table.snapshots()
+    table.manage_snapshots().create_branch(snapshot.snapshot_id, "audit").create_tag(snapshot.snapshot_id, "v1").commit()
+    before = table.refresh().metadata.refs
+    removals: dict[str, Callable[[ManageSnapshots], ManageSnapshots]] = {
+        "the main branch cannot be dropped": lambda change: change.remove_branch("main"),
+        "main is a branch and no tag: remove_branch removes it": lambda change: change.remove_tag("main"),
+        "audit is a branch and no tag: remove_branch removes it": lambda change: change.remove_tag("audit"),
+        "v1 is a tag and no branch: remove_tag removes it": lambda change: change.remove_branch("v1"),
+    }
+
+    for said, remove in removals.items():
+        with pytest.raises(ConfigurationError, match=f"^{said}$"):
+            remove(table.manage_snapshots()).commit()
+
+    assert table.refresh().metadata.refs == before
+
+
+@pytest.mark.parametrize("moment", [None, "2026-01-01", True, dt.datetime(2026, 1, 1)])
+def test_the_snapshot_of_a_moment_is_asked_for_by_a_number(table: EncryptedTable, moment: Any) -> None:
+    with pytest.raises(ConfigurationError, match=r"^timestamp_ms is .*; it must be a number$"):
+        table.snapshot_as_of_timestamp(moment)
+
+    assert table.snapshot_as_of_timestamp(math.inf) == table.snapshot_as_of_timestamp(2**60) == table.current_snapshot()
+
+
+@pytest.mark.parametrize("name", ["operation", "added-records", "deleted-records", "total-records", "changed-partition-count"])
+def test_what_a_commit_counts_is_no_property_of_its_snapshot(table: EncryptedTable, name: str) -> None:
+    said = f"^snapshot_properties has '{name}', which a commit counts by itself: choose another name$"
+    with pytest.raises(ConfigurationError, match=said):
+        table.append(ROWS, snapshot_properties={name: "-3"})
+    with pytest.raises(ConfigurationError, match=said):
+        table.delete("id = 1", snapshot_properties={name: "-3"})
+
+    table.refresh().append(ROWS, snapshot_properties={"my-records": "3"})
+    summary = table.metadata.snapshots[-1].summary
+    assert summary is not None
+    assert (summary["total-records"], summary["my-records"]) == (str(2 * ROWS.num_rows), "3")

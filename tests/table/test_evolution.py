@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import datetime as dt
+import math
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +21,20 @@ from pyiceberg.table.name_mapping import create_mapping_from_schema
 from pyiceberg.table.sorting import SortDirection
 from pyiceberg.transforms import BucketTransform, IdentityTransform, Transform, TruncateTransform
 from pyiceberg.typedef import Record
-from pyiceberg.types import DoubleType, LongType, NestedField, StringType, TimestampNanoType
+from pyiceberg.types import (
+    BooleanType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    LongType,
+    NestedField,
+    PrimitiveType,
+    StringType,
+    TimestampNanoType,
+    TimestampType,
+)
 
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import ConfigurationError, PlaintextRefusedError
@@ -159,6 +175,59 @@ def test_initial_defaults_fill_older_rows_and_write_defaults_newer_ones(table: T
     assert column(table, "grade") == [7, 7, 9, None]
     assert table.scan("grade = 9").count() == 1
     assert table.scan("grade = 7").count() == 2
+
+
+@pytest.mark.parametrize(
+    ("kind", "default"),
+    [
+        (IntegerType(), 2**40),
+        (IntegerType(), "99999999999"),
+        (LongType(), 2**70),
+        (LongType(), "5.5"),
+        (LongType(), Decimal("5.5")),
+        (FloatType(), 1e300),
+        (DoubleType(), math.inf),
+        (DecimalType(5, 1), Decimal("123456.5")),
+        (DecimalType(5, 1), 1.55),
+        (DateType(), dt.datetime(2020, 1, 1, 5)),
+        (DateType(), 2**31 - 1),
+        (TimestampType(), 2**62),
+    ],
+    ids=str,
+)
+def test_a_default_that_a_column_cannot_hold_is_refused(table: Table, kind: PrimitiveType, default: Any) -> None:
+    """PyIceberg rounds some and cuts others, and with others no row of the table can be read any more."""
+    table.append(rows(1))
+    said = r"^column 'more' of type .* cannot have the default .*: give it one that it can hold$"
+    with pytest.raises(ConfigurationError, match=said), table.update_schema() as update:
+        update.add_column("more", kind, default_value=default)
+    with table.update_schema() as update:
+        update.add_column("more", kind)
+    with pytest.raises(ConfigurationError, match=said), table.update_schema() as update:
+        update.set_default_value("more", default)
+
+    table.refresh().append(rows(2))
+    assert column(table, "more") == [None, None]
+
+
+@pytest.mark.parametrize(
+    ("kind", "default", "held"),
+    [
+        (LongType(), "5", 5),
+        (DecimalType(5, 1), 7, Decimal("7.0")),
+        (DecimalType(5, 1), 1.5, Decimal("1.5")),
+        (DoubleType(), 0.1, 0.1),
+        (DateType(), dt.datetime(2020, 1, 1), dt.date(2020, 1, 1)),
+        (DateType(), "2020-01-01", dt.date(2020, 1, 1)),
+        (BooleanType(), False, False),
+    ],
+    ids=str,
+)
+def test_a_default_may_be_written_otherwise(table: Table, kind: PrimitiveType, default: Any, held: object) -> None:
+    table.append(rows(1))
+    with table.update_schema() as update:
+        update.add_column("more", kind, default_value=default)
+    assert column(table, "more") == [held]
 
 
 def test_files_without_field_ids_are_read_by_the_name_mapping(table: Table) -> None:

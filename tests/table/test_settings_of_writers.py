@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from pyiceberg.partitioning import PartitionField, PartitionSpec
-from pyiceberg.transforms import BucketTransform, Transform, TruncateTransform
+from pyiceberg.transforms import BucketTransform, IdentityTransform, Transform, TruncateTransform
 
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.maintenance.expiry import expire_snapshots
@@ -65,6 +65,7 @@ OF_SPARK_AND_JAVA = [
     ("write.metadata.previous-versions-max", str(2**31)),
     ("history.expire.min-snapshots-to-keep", str(2**31)),
 ]
+_FOUR: Any = "four"
 OF_COMMITS = [
     ("write.object-storage.enabled", "NaN"),
     ("write.object-storage.partitioned-paths", "ture"),
@@ -211,10 +212,11 @@ def test_a_place_that_is_the_same_everywhere_is_used(catalog: EncryptedInMemoryC
 
 
 @pytest.mark.parametrize(
-    "transform", [BucketTransform(0), BucketTransform(-3), BucketTransform(2**31), TruncateTransform(0), TruncateTransform(-1)]
+    "transform",
+    [BucketTransform(0), BucketTransform(-3), BucketTransform(2**31), BucketTransform(_FOUR), TruncateTransform(0), TruncateTransform(-1)],
 )
 def test_rows_are_not_partitioned_by_no_buckets(catalog: EncryptedInMemoryCatalog, transform: Transform[Any, Any]) -> None:
-    said = r"^the partition field '[\w-]+' is \w+\[-?\d+\]: its number must be between 1 and 2147483647$"
+    said = r"^the partition field '[\w-]+' is \w+\[(-?\d+|four)\]: its number must be between 1 and 2147483647$"
     with pytest.raises(ConfigurationError, match=said):
         catalog.create_table(
             "db.odd", SCHEMA, partition_spec=PartitionSpec(PartitionField(1, 1000, transform, "part")), properties=ENCRYPTED
@@ -227,3 +229,18 @@ def test_rows_are_not_partitioned_by_no_buckets(catalog: EncryptedInMemoryCatalo
 
     assert table.refresh().spec().is_unpartitioned()
     table.append(ROWS)
+
+
+def test_no_partition_field_gets_an_empty_name(catalog: EncryptedInMemoryCatalog) -> None:
+    said = r"^a partition field has an empty name, which no manifest can hold"
+    unnamed = PartitionSpec(PartitionField(1, 1000, IdentityTransform(), ""))
+    with pytest.raises(ConfigurationError, match=said):
+        catalog.create_table("db.odd", SCHEMA, partition_spec=unnamed, properties=ENCRYPTED)
+    assert catalog.list_tables("db") == []
+    table = new_table(catalog, appends=[ROWS])
+
+    with pytest.raises(ConfigurationError, match=said), table.update_spec() as update:
+        update.add_field("id", IdentityTransform(), "")
+
+    table.refresh().append(ROWS)
+    assert table.scan().count() == 2 * ROWS.num_rows

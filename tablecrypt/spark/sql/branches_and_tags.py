@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRef, SnapshotRefType
+from pyiceberg.table.refs import SnapshotRef, SnapshotRefType
 from pyiceberg.table.snapshots import Snapshot
 
 from tablecrypt.errors import ConfigurationError
@@ -98,9 +98,6 @@ def begin(table: EncryptedTable, name: str, limits: Mapping[str, int | None]) ->
 def drop(table: EncryptedTable, kind: SnapshotRefType, name: str) -> int:
     """Drop a branch or tag, and return the snapshot that it pointed to."""
     ref = ref_of(table, name, kind)
-    # A table with snapshots and no main reads as an empty one, which is what an attack on its metadata looks like.
-    if name == MAIN_BRANCH:
-        raise ConfigurationError("the main branch cannot be dropped")
     management = table.manage_snapshots()
     (management.remove_tag(name) if kind == SnapshotRefType.TAG else management.remove_branch(name)).commit()
     return ref.snapshot_id

@@ -5,14 +5,19 @@ before, with the same source and transform, gets its old id again, so that the f
 gets an id that no field ever had. PyIceberg does so for version 2 and gives new ids in version 3; Iceberg Java does so for both.
 
 Iceberg table spec, "Partition Evolution".
+
+UpdateSchema: _transaction, _schema, _case_sensitive        which column a name means, and what the table has beside it
 """
 
 from __future__ import annotations
 
-from typing import Any, cast
+import math
+from decimal import Decimal
+from typing import Any, Final, cast
 
 import pyarrow as pa
 from pydantic import ValidationError
+from pyiceberg.expressions.literals import AboveMax, BelowMin, TimestampLiteral, literal
 from pyiceberg.partitioning import PartitionField
 from pyiceberg.schema import Schema
 from pyiceberg.table import Transaction
@@ -20,10 +25,13 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update.schema import UpdateSchema
 from pyiceberg.transforms import Transform
 from pyiceberg.typedef import TableVersion
+from pyiceberg.types import DateType, DecimalType, DoubleType, FloatType, IcebergType, IntegerType, LongType, NestedField
 
 from tablecrypt._parsed_json import problem_of
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.table._pyiceberg.transactions import UpdateSpecAdapter
+
+_DAY: Final = 24 * 60 * 60 * 1_000_000
 
 
 class UpdateSpecInVersion3(UpdateSpecAdapter):
@@ -40,6 +48,24 @@ class UpdateSpecInVersion3(UpdateSpecAdapter):
 
 class UpdateSchemaInVersion3(UpdateSchema):
     """PyIceberg's UpdateSchema, with the types of version 3."""
+
+    def add_column(
+        self,
+        path: str | tuple[str, ...],
+        field_type: IcebergType,
+        doc: str | None = None,
+        required: bool = False,
+        default_value: Any = None,
+    ) -> UpdateSchema:
+        """Add a column. ConfigurationError: it cannot hold its default as that is."""
+        _check_default(path, field_type, default_value)
+        return super().add_column(path, field_type, doc, required, default_value)
+
+    def set_default_value(self, path: str | tuple[str, ...], default_value: Any) -> UpdateSchema:
+        """Set what new files hold where rows say nothing of a column. ConfigurationError: it cannot hold that as it is."""
+        name = path if isinstance(path, str) else ".".join(path)
+        _check_default(path, self._schema.find_field(name, self._case_sensitive).field_type, default_value)
+        return super().set_default_value(path, default_value)
 
     def union_by_name(self, new_schema: Schema | pa.Schema, format_version: TableVersion = 3) -> UpdateSchema:
         """Add the columns that `new_schema` has and the table has not, and widen types; nanosecond timestamps stay what they are."""
@@ -67,6 +93,45 @@ class UpdateSchemaInVersion3(UpdateSchema):
             ) from error
         finally:
             self._transaction = whole
+
+
+def _check_default(path: str | tuple[str, ...], column: IcebergType, value: Any) -> None:
+    """Refuse a default that PyIceberg would round or cut, and one with which no row of the table could be read any more.
+
+    What is not of the column's kind at all PyIceberg refuses itself.
+
+    Raises:
+        ConfigurationError: the column cannot hold the value as it is.
+    """
+    if value is None or not column.is_primitive or _is_kept(value, column):
+        return
+    name = path if isinstance(path, str) else ".".join(path)
+    raise ConfigurationError(f"column {name!r} of type {column} cannot have the default {value}: give it one that it can hold")
+
+
+def _is_kept(value: Any, column: IcebergType) -> bool:
+    try:
+        given = literal(value)
+        held = given.to(column)
+        # As the metadata hold it: of days and moments, Python knows those of the years 1 to 9999.
+        NestedField(1, "default", column, initial_default=held.value)
+    except OverflowError:
+        return False
+    except (ValueError, TypeError):
+        return True
+
+    if isinstance(held, (AboveMax, BelowMin)):
+        return False
+    if isinstance(column, (FloatType, DoubleType)):
+        return math.isfinite(held.value)
+    if isinstance(column, (IntegerType, LongType)):
+        return bool(Decimal(str(given.value)) == held.value)
+    if isinstance(column, DecimalType):
+        return bool(Decimal(str(given.value)) == held.value) and len(held.value.as_tuple().digits) <= column.precision
+    if isinstance(column, DateType) and isinstance(given, TimestampLiteral):
+        return not given.value % _DAY
+
+    return True
 
 
 class _UnderCurrentSpec:
