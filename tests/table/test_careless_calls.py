@@ -416,3 +416,10 @@ def test_a_table_is_registered_by_the_text_of_a_location(catalog: EncryptedInMem
     for wrong in (None, Path(table.metadata_location)):
         with pytest.raises(ConfigurationError, match=r"^the location of a metadata file is .*; it must be text$"):
             catalog.register_table("db.other", wrong)  # type: ignore[arg-type]
+
+
+def test_what_is_done_with_masks_is_no_option_that_a_scan_leaves_unread(table: EncryptedTable) -> None:
+    options = {"encryption.masked-reads": "error"}
+    for scan in (lambda: table.scan(options=options), lambda: table.incremental_append_scan(options=options)):
+        with pytest.raises(ConfigurationError, match=r"^encryption\.masked-reads is no option of a scan, .* give masked="):
+            scan()
