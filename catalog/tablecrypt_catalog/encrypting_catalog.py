@@ -25,7 +25,7 @@ from pyiceberg.table.update import SetPropertiesUpdate, TableRequirement, TableU
 from pyiceberg.typedef import EMPTY_DICT, Identifier, Properties
 
 from tablecrypt import properties as names
-from tablecrypt.arguments import check_switches, check_text
+from tablecrypt.arguments import check_switches, check_text, checked_arguments
 from tablecrypt.errors import ConfigurationError, TablecryptError
 from tablecrypt.files.stores import file_io_for
 from tablecrypt.keys.column_keys import ColumnPolicy
@@ -113,6 +113,7 @@ class EncryptingCatalog(Catalog):
     def created_table(self, new: NewTable, pin_check: PinCheck) -> Table:
         """Create a table, encrypted or not, and pin it."""
 
+    @checked_arguments()
     def create_table(
         self,
         identifier: str | Identifier,
@@ -133,6 +134,7 @@ class EncryptingCatalog(Catalog):
         """
         return self.created_table(*self._creation(NewTable(identifier, schema, location, partition_spec, sort_order, properties)))
 
+    @checked_arguments()
     def create_table_transaction(
         self,
         identifier: str | Identifier,
@@ -148,6 +150,7 @@ class EncryptingCatalog(Catalog):
             return super().create_table_transaction(*new)  # type: ignore[safe-super]
         return EncryptedCreateTransaction(self.staged_table(new))
 
+    @checked_arguments()
     def create_table_if_not_exists(
         self,
         identifier: str | Identifier,
@@ -172,12 +175,14 @@ class EncryptingCatalog(Catalog):
             except TableAlreadyExistsError:
                 return checked_existing(self.load_table(identifier), properties)
 
+    @checked_arguments()
     def create_namespace(self, namespace: str | Identifier, properties: Properties = EMPTY_DICT) -> None:
         """Create a namespace. Raises ConfigurationError for a property of ours that namespaces do not have."""
         check_text("the name of a namespace", namespace)
         names.check_own_properties(properties, "namespace")
         super().create_namespace(namespace, properties)  # type: ignore[safe-super]
 
+    @checked_arguments()
     def update_namespace_properties(
         self, namespace: str | Identifier, removals: set[str] | None = None, updates: Properties = EMPTY_DICT
     ) -> PropertiesUpdateSummary:

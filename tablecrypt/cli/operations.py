@@ -151,7 +151,8 @@ def plain_command(name: str) -> click.Command:
 
     @command_of(name)
     def run_operation(run: Run, table: str, **options: Any) -> None:
-        run.show(run.settings.table(table), **options)
+        # An option that may be repeated and is not there means what the function takes it to mean.
+        run.show(run.settings.table(table), **{name: value for name, value in options.items() if value != ()})
 
     return run_operation
 

@@ -126,7 +126,7 @@ def reencrypt(
     workers: int | None = None,
     out_of_line: bool = False,
     accept_masks: bool = False,
-    files: Sequence[str] = (),
+    files: Sequence[str] | None = None,
     shared_with: str = "",
 ) -> Reencrypted:
     """Re-encrypt a table's data files under fresh DEKs.
@@ -139,7 +139,7 @@ def reencrypt(
         branch: whose files.
         out_of_line: only data files whose protected columns are not as the table's properties declare.
         accept_masks: protect a column also where all its values in a file that another engine wrote look like its mask.
-        files: only the data files at these locations; by default all.
+        files: only the data files at these locations; by default all. An empty list is none.
         shared_with: only files that a live share names, by its uuid. The share goes on with the old files, until it ends and they go.
         dry_run: whether to say only what would be done.
         progress: called with the stored bytes that are done.
@@ -171,15 +171,15 @@ def reencrypt(
     return run.run(accept_masks, dry_run)
 
 
-def _among(table: EncryptedTable, files: Sequence[str], shared_with: str) -> frozenset[str] | None:
-    """Return the locations of the files that are named, one by one or by a share; None where none are."""
-    named = names_of("files", files)
+def _among(table: EncryptedTable, files: Sequence[str] | None, shared_with: str) -> frozenset[str] | None:
+    """Return the locations of the files that are named, one by one or by a share; None where all are meant."""
+    named = None if files is None else frozenset(names_of("files", files))
     if not shared_with:
-        return frozenset(named) or None
+        return named
 
     for record in live_shares(table):
         if record.share_uuid == shared_with:
-            return frozenset(record.all_files).intersection(named) if named else frozenset(record.all_files)
+            return frozenset(record.all_files).intersection(record.all_files if named is None else named)
     raise ConfigurationError(f"{name_of(table)} has no live share {shared_with!r}; `shares` lists them")
 
 

@@ -148,6 +148,9 @@ def relocate(
     refuse_restricted(source.io, "relocate")
     # Before anything is copied: metadata that says it could not be written, and comes last.
     check_text("key_id", key_id)
+    # As an unset variable leaves it: the copy would be under the table's key, which it may have been made to get away from.
+    if key_id is not None and not key_id.strip():
+        raise ConfigurationError("key_id is blank: name the copy's master key, or leave it out for the table's own")
     copying = _Copying(source, location.rstrip("/"), key_id, not current_only)
     if register_as is not None:
         check_new_name(table.catalog, register_as)

@@ -69,7 +69,7 @@ from tablecrypt import properties
 from tablecrypt._parsed_json import ParsedJson, problem_of
 from tablecrypt._per_process import SizeBoundedCache
 from tablecrypt._store_errors import reraise_naming
-from tablecrypt.arguments import interruptible
+from tablecrypt.arguments import described, interruptible
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import ConfigurationError, FormatError, PlaintextRefusedError, TamperedFileError
 from tablecrypt.files.deletion import DeletionScope, ParsedLocation
@@ -419,7 +419,14 @@ def _validated(document: Any) -> TableMetadata:
 
 
 def check_metadata_location(location: str) -> None:
-    """Refuse the location of a metadata file that a user gives and that is blank: it would be the current folder. ConfigurationError."""
+    """Refuse what a user gives for the location of a metadata file.
+
+    Raises:
+        ConfigurationError: it is no text, or blank: that would be the current folder.
+    """
+    given: object = location
+    if not isinstance(given, str):
+        raise ConfigurationError(f"the location of a metadata file is {described(given)}; it must be text")
     if not location.strip():
         raise ConfigurationError("the location of a metadata file is blank: write that of the table's newest metadata.json")
 

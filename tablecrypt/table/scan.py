@@ -41,6 +41,7 @@ from tablecrypt.files.encrypting_file_io import encrypting_io, is_local, read_re
 from tablecrypt.manifests.avro_columns import Mask
 from tablecrypt.manifests.entries import Column, Entries
 from tablecrypt.manifests.records import partition_values
+from tablecrypt.properties import MASKED_READS
 from tablecrypt.setting_kinds import one_of
 from tablecrypt.table._pyiceberg.scans import IncrementalAppendScanAdapter
 from tablecrypt.table.datasets.castable import cast_batch
@@ -153,6 +154,7 @@ class EncryptedDataScan(_ReadByEngines, DataScan):
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         _check_limit(self.limit)
+        _check_options(self.options)
         check_switches(case_sensitive=self.case_sensitive)
         self.row_filter = fitted(self.row_filter, self.table_metadata.schema(), self.case_sensitive)
 
@@ -254,6 +256,7 @@ class EncryptedIncrementalAppendScan(_ReadByEngines, IncrementalAppendScanAdapte
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         _check_limit(self.limit)
+        _check_options(self.options)
         check_switches(case_sensitive=self.case_sensitive)
         self.row_filter = fitted(self.row_filter, self.table_metadata.schema(), self.case_sensitive)
 
@@ -367,6 +370,12 @@ def _table(batches: Iterable[pa.RecordBatch], projected: Schema) -> pa.Table:
         return schema_to_pyarrow(projected, include_field_ids=False).empty_table()
     # Files may hold the same column as string or large_string, which only the permissive mode puts into one.
     return pa.concat_tables(tables, promote_options="permissive")
+
+
+def _check_options(options: object) -> None:
+    # Nothing reads it there: the caller would get masks where they were to be refused, or the other way round.
+    if isinstance(options, Mapping) and MASKED_READS.name in options:
+        raise ConfigurationError(f"{MASKED_READS.name} is no option of a scan, but a property of catalogs: give masked='mask' or 'error'")
 
 
 def _check_limit(limit: object) -> None:

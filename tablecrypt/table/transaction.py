@@ -38,7 +38,7 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.typedef import EMPTY_DICT, Properties, Record, TableVersion
 from pyiceberg.utils.concurrent import ExecutorFactory
 
-from tablecrypt.arguments import check_switches
+from tablecrypt.arguments import check_switches, described, names_of
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import ConfigurationError, PlaintextRefusedError
 from tablecrypt.files.encrypting_file_io import refuse_restricted
@@ -309,6 +309,7 @@ class EncryptedTransaction(TransactionAdapter):
         # Files from elsewhere hold protected columns under their file's key, which every reader of the table has.
         refuse_protected(self.table_metadata, "add_files")
         check_switches(check_duplicate_files=check_duplicate_files)
+        file_paths = list(names_of("file_paths", file_paths))
         if len(file_paths) != len(set(file_paths)):
             raise ValueError("File paths must be unique")
 
@@ -339,6 +340,9 @@ class EncryptedTransaction(TransactionAdapter):
                 as declared, or format-version is not 3.
             KeyNotFoundError, KmsError: the key service does not wrap under the master key of a column that is declared.
         """
+        asked: object = properties
+        if not isinstance(asked, Mapping):
+            raise ConfigurationError(f"properties is {described(asked)}; it must be a mapping of names")
         given = {**properties, **kwargs}
         # As in Java it says what the metadata is, and is none of its properties: stored as one it would change nothing.
         if (version := given.pop(TableProperties.FORMAT_VERSION, None)) is not None:
@@ -353,7 +357,9 @@ class EncryptedTransaction(TransactionAdapter):
 
         Raises:
             KeyIdChangedError: encryption.key-id is among them.
+            ConfigurationError: one of them is no name.
         """
+        names_of("removals", removals)
         declared = declared_by_removal(self.table_metadata, removals, self._of_catalog)
         remaining = {name: value for name, value in self.table_metadata.properties.items() if name not in declared.removals}
         check_properties_keep_key_id(self.table_metadata.properties, remaining)

@@ -121,6 +121,15 @@ def test_only_files_with_keys_from_before_a_moment_are_taken(table: Table) -> No
     assert reencrypt(table, older_than=later, dry_run=True).data_files == 6
 
 
+def test_a_list_of_no_files_means_none_of_them(table: Table) -> None:
+    """As `unshare` gives it where no file of the share is the table's any more."""
+    before = sorted(data_files(table))
+
+    assert reencrypt(table, files=[]).data_files == 0
+    assert sorted(data_files(table)) == before
+    assert reencrypt(table, files=before[:1]).data_files == 1
+
+
 def test_progress_grows_from_nothing_to_all(table: Table) -> None:
     heard: list[Progress] = []
     result = reencrypt(table, progress=heard.append)

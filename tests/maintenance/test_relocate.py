@@ -144,6 +144,15 @@ def test_a_master_key_that_the_kms_refuses_is_found_out_before_a_file_is_copied(
     assert not path_of(place).exists()
 
 
+@pytest.mark.parametrize("blank", ["", " ", "\n"])
+def test_a_blank_master_key_is_not_the_tables_own(table: Table, place: str, blank: str) -> None:
+    """As an unset variable leaves it, where the copy is to be under another key."""
+    with pytest.raises(ConfigurationError, match=r"^key_id is blank: name the copy's master key, or leave it out for the table's own$"):
+        relocate(table, place, key_id=blank)
+
+    assert not path_of(place).exists()
+
+
 def test_the_current_snapshot_alone(table: Table, place: str) -> None:
     result = relocate(table, place, register_as="db.copy", current_only=True)
 

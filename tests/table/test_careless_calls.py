@@ -20,7 +20,7 @@ from pyiceberg.table.update.snapshot import ManageSnapshots
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import FloatType, LongType, NestedField, StringType
 
-from tablecrypt.errors import ConfigurationError
+from tablecrypt.errors import ConfigurationError, PlaintextRefusedError
 from tablecrypt.maintenance import SortColumn, compact, erase, reencrypt, share
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt_catalog import EncryptedInMemoryCatalog
@@ -374,3 +374,52 @@ def test_what_a_commit_counts_is_no_property_of_its_snapshot(table: EncryptedTab
     summary = table.metadata.snapshots[-1].summary
     assert summary is not None
     assert (summary["total-records"], summary["my-records"]) == (str(2 * ROWS.num_rows), "3")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"properties": None}, "properties is None; it must be a mapping of names"),
+        ({"properties": {1: "a"}}, "properties is a dict; it must be a mapping of names"),
+        ({"location": Path("t")}, "location is a PosixPath; it must be text or None"),
+    ],
+)
+def test_a_new_table_has_text_where_text_belongs(catalog: EncryptedInMemoryCatalog, wrong: dict[str, Any], said: str) -> None:
+    for create in (catalog.create_table, catalog.create_table_if_not_exists, catalog.create_table_transaction):
+        with pytest.raises(ConfigurationError, match=f"^{said}$"):
+            create("db.odd", ROWS.schema, **wrong)
+    assert catalog.list_tables("db") == []
+
+
+@pytest.mark.parametrize("wrong", [None, "a=b", ["a"]])
+def test_properties_are_a_mapping(catalog: EncryptedInMemoryCatalog, table: EncryptedTable, wrong: Any) -> None:
+    for change in (
+        lambda: table.transaction().set_properties(wrong),
+        lambda: catalog.create_namespace("other", wrong),
+        lambda: catalog.update_namespace_properties("db", updates=wrong),
+    ):
+        with pytest.raises(ConfigurationError, match=r"^(properties|updates) is .*; it must be a mapping of names$"):
+            change()
+
+
+@pytest.mark.parametrize("wrong", [None, 3, ["a"], {"a": "b"}])
+def test_names_of_properties_and_files_are_text(table: EncryptedTable, wrong: Any) -> None:
+    with pytest.raises(ConfigurationError, match=r"^removals holds .*; it must be a name or a list of names$"):
+        table.transaction().remove_properties("a", wrong)
+    with pytest.raises(ConfigurationError, match=r"^file_paths (is|holds) .*; it must be a name or a list of names$"):
+        table.add_files([wrong])
+    with pytest.raises(PlaintextRefusedError, match=r"^plain\.parquet: "):
+        table.add_files("plain.parquet")  # type: ignore[arg-type]
+
+
+def test_a_table_is_registered_by_the_text_of_a_location(catalog: EncryptedInMemoryCatalog, table: EncryptedTable) -> None:
+    for wrong in (None, Path(table.metadata_location)):
+        with pytest.raises(ConfigurationError, match=r"^the location of a metadata file is .*; it must be text$"):
+            catalog.register_table("db.other", wrong)  # type: ignore[arg-type]
+
+
+def test_what_is_done_with_masks_is_no_option_that_a_scan_leaves_unread(table: EncryptedTable) -> None:
+    options = {"encryption.masked-reads": "error"}
+    for scan in (lambda: table.scan(options=options), lambda: table.incremental_append_scan(options=options)):
+        with pytest.raises(ConfigurationError, match=r"^encryption\.masked-reads is no option of a scan, .* give masked="):
+            scan()
