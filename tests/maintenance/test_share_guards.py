@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,19 @@ from tablecrypt.table.table import EncryptedTable
 from tablecrypt_catalog import EncryptedSqlCatalog
 from tests.support.aws import AwsServer
 from tests.support.interrupted_catalog import INTERRUPTED, at_commits
+from tests.support.restricting_server import RestrictingServer
 from tests.support.shares import PARTNER_KEY, record_of, shared
-from tests.support.tables import BY_REGION, MERGE_ON_READ, REGION_SCHEMA, encrypted_sql_catalog, ids, new_table, path_of, rows
+from tests.support.tables import (
+    BY_REGION,
+    MERGE_ON_READ,
+    REGION_SCHEMA,
+    encrypted_sql_catalog,
+    encrypted_table,
+    ids,
+    new_table,
+    path_of,
+    rows,
+)
 
 NOW: dict[str, Any] = {"older_than": dt.datetime(2100, 1, 1, tzinfo=dt.UTC)}
 
@@ -283,3 +295,36 @@ def test_a_lost_record_stops_what_deletes_until_it_is_to_break_shares(
     assert is_whole(share)
 
     operation(table, break_shares=True)
+
+
+@pytest.mark.parametrize("is_known", [False, True])
+def test_a_snapshot_that_expires_on_a_rest_server_while_it_is_shared_is_not_shared(
+    catalog: EncryptedSqlCatalog, table: EncryptedTable, is_known: bool
+) -> None:
+    """The server takes the commit that remembers the share, although the snapshot has gone since it was planned."""
+    before = record_of(table)
+    replaced(table)
+    after = record_of(table, share_uuid=before.share_uuid)
+    compact(table, rewrite_all=True)
+    if is_known:
+        remember_share(table, replace(before, snapshot_id=record_of(table).snapshot_id))
+
+    class ExpiringServer(RestrictingServer):
+        is_done = False
+
+        def answer(self, method: str, path: str, body: bytes) -> tuple[int, dict[str, Any]]:
+            if b"encryption.share." in body and not self.is_done:
+                self.is_done = True
+                expire_snapshots(catalog.load_table(table.name()), **NOW)
+            return super().answer(method, path, body)
+
+    said = table.metadata.properties
+    with ExpiringServer(catalog) as server:
+        own = {name: value for name, value in catalog.properties.items() if name.startswith(("encryption.", "kms.", "s3."))}
+        remote = encrypted_table(server.client(**own).load_table(table.name()))
+        with pytest.raises(ConfigurationError, match=f"has no snapshot {after.snapshot_id} any more"):
+            remember_share(remote, after)
+
+    assert server.is_done and not any(path_of(location).exists() for location in after.files)
+    assert [each.files for each in live_shares(table.refresh())] == ([before.files] if is_known else [])
+    assert table.metadata.properties == said

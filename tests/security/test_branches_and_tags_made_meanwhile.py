@@ -102,3 +102,30 @@ def test_what_points_to_plain_snapshots_stops_a_migration(both: Clients) -> None
     assert both.payroll.load_table("db.plain").scan().use_ref(NAME).to_arrow()["id"].to_pylist() == list(range(20))
     migrate(both.payroll.load_table("db.plain"), TABLE_KEY, drop_refs=True)
     assert ids(both.payroll.load_table("db.plain")) == list(range(20))
+
+
+@pytest.mark.parametrize("change", ["move", "remove"])
+def test_a_tag_that_is_moved_or_removed_while_its_rows_are_erased_is_not_put_back(both: Clients, change: str) -> None:
+    table = protected_table(both.payroll, appends=[persons(1, 2)])
+    _named(table, "tag")
+    table.overwrite(persons(3))
+    begun: list[str] = []
+
+    def meanwhile() -> None:
+        # The first commit makes the branch on which the tag's rows are erased.
+        begun.append(change)
+        if len(begun) == 2:
+            other = loaded(both.payroll)
+            management = other.manage_snapshots()
+            head = other.metadata.snapshots[-1].snapshot_id
+            (management.remove_tag(NAME) if change == "remove" else management.create_tag(head, NAME)).commit()
+
+    with at_commits(before=meanwhile), pytest.raises(CommitFailedException, match=f"others moved or removed the tag {NAME}"):
+        erase(table, "id = 1")
+
+    assert erase(table, "id = 1").is_complete
+    after = loaded(both.payroll)
+    assert after.metadata.refs.keys() == ({"main"} if change == "remove" else {"main", NAME})
+    assert ids(after) == [3]
+    if change == "move":
+        assert after.scan().use_ref(NAME).to_arrow()["id"].to_pylist() == [3]

@@ -41,7 +41,7 @@ from tablecrypt.table.protection.policy import column_keys, policy_of, unreadabl
 from tablecrypt.table.replace_files import EncryptedFileSwap
 from tablecrypt.table.row_changes import marks_rows
 from tablecrypt.table.table import EncryptedTable
-from tablecrypt.table.table_files import NOT_COMMITTED, delete_written, deleting_on_error
+from tablecrypt.table.table_files import NOT_COMMITTED, delete_written, deleting_on_error, name_of
 
 
 @dataclass(frozen=True)
@@ -91,18 +91,23 @@ class Rewriting:
         return reload(searching.table).metadata.refs[branch].snapshot_id
 
     def _erase_tag(self, searching: Searching, tag: str) -> int:
-        branch = self._working_branch(searching.table, tag)
+        branch, tagged = self._working_branch(searching.table, tag)
         head = self._erase_branch(searching, branch)
         fresh = reload(searching.table)
+        now = fresh.metadata.refs.get(tag)
+        # Rewriting takes its time. The rows that somebody else has tagged meanwhile are not exchanged for those of before.
+        if now is None or now.snapshot_id != tagged:
+            fresh.manage_snapshots().remove_branch(branch).commit()
+            raise CommitFailedException(f"{name_of(fresh)}: others moved or removed the tag {tag} while its rows were erased: call again")
         # A tag that is created anew would lose its own max-ref-age-ms.
-        max_age = fresh.metadata.refs[tag].max_ref_age_ms
+        max_age = now.max_ref_age_ms
         # In one commit: a run that is killed leaves the tag where it was, or the tag moved and no working branch.
         with fresh.manage_snapshots() as management:
             management.create_tag(head, tag, max_age).remove_branch(branch)
         return head
 
-    def _working_branch(self, table: EncryptedTable, tag: str) -> str:
-        """Return the branch on which a tag's rows are erased: that of a run that was killed, or a new one."""
+    def _working_branch(self, table: EncryptedTable, tag: str) -> tuple[str, int]:
+        """Return the branch on which a tag's rows are erased, that of a run that was killed or a new one, and the tagged snapshot's id."""
         fresh, branch = reload(table), f"{WORKING_BRANCH}{tag}"
         tagged, begun = fresh.metadata.refs[tag].snapshot_id, fresh.metadata.refs.get(branch)
         if begun is not None:
@@ -111,14 +116,14 @@ class Rewriting:
             follows = tagged in {snapshot.snapshot_id for snapshot in before}
             # Others may have written to a branch of this name, and the tag would get their rows.
             if follows and self._others(fresh, branch) == self._others(fresh, tag):
-                return branch
+                return branch, tagged
             # It is begun anew, as where the tag was moved since.
             fresh.manage_snapshots().remove_branch(branch).commit()
             fresh = reload(table)
 
         fresh.manage_snapshots().create_branch(tagged, branch).commit()
 
-        return branch
+        return branch, tagged
 
     def _others(self, table: EncryptedTable, ref: str) -> int:
         """Return how many rows of a branch or tag stay."""

@@ -52,6 +52,11 @@ def remember_share(table: Table, record: ShareRecord) -> None:
         delete_written(source.io, [new.location])
         raise
 
+    if table.metadata.snapshot_by_id(record.snapshot_id) is None:
+        # Of two commits at once, of a property and of keys and snapshots, a REST server takes both.
+        commit_keys(table, lambda base: _Undoing.of(base, new, former))
+        delete_written(source.io, [new.location])
+        raise _without_snapshot(table, record.snapshot_id)
     if former is not None:
         delete_written(source.io, [former.location])
 
@@ -83,9 +88,28 @@ class _Naming:
     @classmethod
     def of(cls, base: EncryptedTable, new: NamedRecord, snapshot_id: int) -> _Naming:
         if base.metadata.snapshot_by_id(snapshot_id) is None:
-            # What expired it may have deleted its files by now.
-            raise ConfigurationError(f"{name_of(base)} has no snapshot {snapshot_id} any more, so its files are not shared: share again")
+            raise _without_snapshot(base, snapshot_id)
         return cls((SetPropertiesUpdate(updates={new.name: new.value}),), readably_named(base.metadata).get(new.share_uuid))
+
+
+def _without_snapshot(table: Table, snapshot_id: int) -> ConfigurationError:
+    # What expired it may have deleted its files by now.
+    return ConfigurationError(f"{name_of(table)} has no snapshot {snapshot_id} any more, so its files are not shared: share again")
+
+
+@dataclass(frozen=True)
+class _Undoing:
+    """The plan of the commit that names again what was named before a record."""
+
+    updates: tuple[TableUpdate, ...]
+
+    @classmethod
+    def of(cls, base: EncryptedTable, new: NamedRecord, former: NamedRecord | None) -> _Undoing:
+        if base.metadata.properties.get(new.name) != new.value:
+            return cls(())
+        if former is None:
+            return cls((cast("TableUpdate", RemovePropertiesUpdate(removals=[new.name])),))
+        return cls((SetPropertiesUpdate(updates={former.name: former.value}),))
 
 
 @dataclass(frozen=True)
