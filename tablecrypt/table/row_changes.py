@@ -59,6 +59,7 @@ from tablecrypt.parquet.uniform import UniformParquetFile
 from tablecrypt.setting_kinds import one_of
 from tablecrypt.table._pyiceberg.arrow import check_pyarrow_schema_compatible
 from tablecrypt.table.deletes import comparable, row_numbers
+from tablecrypt.table.filters import fitted
 from tablecrypt.table.lineage import LAST_UPDATED, ROW_ID, with_lineage
 from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.parquet_options import statistics_plan
@@ -198,7 +199,7 @@ def key_columns(df: pa.Table, schema: Schema, join_cols: list[str] | None) -> li
     keys = list(dict.fromkeys(names_of("join_cols", join_cols))) if join_cols is not None else identifier_columns(schema)
     if not keys:
         raise ValueError("Join columns could not be found, please set identifier-field-ids or pass in explicitly.")
-    if upsert_util.has_duplicate_rows(df, keys):
+    if upsert_util.has_duplicate_rows(_groupable(df.select(keys)), keys):
         raise ValueError("Duplicate rows found in source dataset based on the key columns. No upsert executed")
     return keys
 
@@ -442,10 +443,21 @@ def keys_filter(keys: pa.Table, schema: Schema, few: int = FEW_KEYS) -> BooleanE
         few: up to this number of keys, the filter names each key.
     """
     if keys.num_rows <= few:
-        return upsert_util.create_match_filter(keys, keys.column_names)
+        typed = [_as_type(keys.column(name), schema_to_pyarrow(schema.find_type(name))) for name in keys.column_names]
+        named = _groupable(pa.table(typed, names=keys.column_names))
+        return fitted(upsert_util.create_match_filter(named, named.column_names), schema)
     ranges = (_ranges(name, keys.column(name)) for name in keys.column_names if isinstance(schema.find_type(name), _ORDERED))
     every: BooleanExpression = AlwaysTrue()
     return reduce(And, ranges, every)
+
+
+def _groupable(keys: pa.Table) -> pa.Table:
+    """Return keys in types that Arrow groups and filters take: uuids as their bytes, nanoseconds as whole numbers."""
+    columns = []
+    for column in keys.columns:
+        is_nanoseconds = pa.types.is_timestamp(column.type) and column.type.unit == "ns"
+        columns.append(column.cast(pa.int64()) if is_nanoseconds else comparable(column))
+    return pa.table(columns, names=keys.column_names)
 
 
 def _ranges(name: str, values: pa.ChunkedArray) -> BooleanExpression:
