@@ -46,6 +46,7 @@ from tablecrypt.table.updates import (
     check_commit,
     check_migration,
     check_partition_numbers,
+    check_removed_snapshots,
     with_copies,
 )
 from tablecrypt_catalog._pyiceberg.metastore import Commit, MetastoreCatalogAdapter, iceberg_schema
@@ -512,6 +513,7 @@ class EncryptionMixin(EncryptingCatalog, MetastoreCatalogAdapter):
     def _stage_change(self, base: Table, commit: Commit) -> StagedTable:
         for requirement in commit.requirements:
             requirement.validate(base.metadata)
+        check_removed_snapshots(base.metadata, commit.updates)
         updates = with_copies(base.metadata, commit.updates)
         metadata = update_table_metadata(base.metadata, updates, metadata_location=base.metadata_location)
         check_commit(base.metadata, metadata)

@@ -54,7 +54,9 @@ from tablecrypt.table.updates import (
     check_commit,
     check_migration,
     check_properties_keep_key_id,
+    check_removed_snapshots,
     depends_on_protection,
+    snapshots_removed_by,
     with_copies,
 )
 from tablecrypt_catalog._pyiceberg.rest import RestrictedCreationError, TableAnswer
@@ -332,6 +334,9 @@ class EncryptedRestCatalog(EncryptingCatalog, RestViews):
         # A table that this commit makes has no protection that others could have changed.
         if depends_on_protection(updates) and not (is_migration or creates):
             self._check_on_current(table, requirements, asked)
+        # A server that this was sent to would remove branches and tags that others have made meanwhile.
+        if snapshots_removed_by(updates) and not is_migration:
+            check_removed_snapshots(self._loaded(table.name())[0].metadata, updates)
         # Begun before the commit is sent, so that what others commit meanwhile is no rollback.
         pin_check = self.client_pins.begin_check(table.name())
         request = _request(table, requirements, _with_keks(updates, staged))

@@ -20,6 +20,7 @@ The rules of a commit are pure, old and new metadata in, an error or nothing out
     4. No statistics file is added, also not in place of another: those that exist are plaintext.
     5. The properties that say which keys to make, and the name mapping, can be used: with others the table would not load again.
     6. Protected columns stay protected, and nothing of the layout tells their values (protection/policy.py).
+    7. No branch or tag goes with the snapshot that it points to, unless the commit names it.
 
 A commit that makes a plain table an encrypted one leaves nothing of the plain one behind: rules 3 to 5 hold for all that it has then.
 
@@ -55,9 +56,11 @@ from pyiceberg.table.update import (
     AssertRefSnapshotId,
     RemovePartitionStatisticsUpdate,
     RemovePropertiesUpdate,
+    RemoveSnapshotRefUpdate,
     RemoveSnapshotsUpdate,
     SetCurrentSchemaUpdate,
     SetPropertiesUpdate,
+    SetSnapshotRefUpdate,
     TableUpdate,
     UpgradeFormatVersionUpdate,
 )
@@ -403,6 +406,29 @@ def _check_refs(before: TableMetadata, after: TableMetadata) -> None:
         if ref.snapshot_ref_type != (kind := kinds.get(name, ref.snapshot_ref_type)):
             raise ConfigurationError(
                 f"{name} is a {kind} and cannot become a {ref.snapshot_ref_type}: choose another name, or remove it first"
+            )
+
+
+def snapshots_removed_by(updates: Iterable[IcebergBaseModel]) -> frozenset[int]:
+    """Return the ids of the snapshots that a commit removes."""
+    return frozenset(each for update in updates if isinstance(update, RemoveSnapshotsUpdate) for each in update.snapshot_ids)
+
+
+def check_removed_snapshots(before: TableMetadata, updates: Sequence[IcebergBaseModel]) -> None:
+    """Rule 7. PyIceberg removes branches and tags with their snapshots, also those that others have made since the commit was planned.
+
+    Raises:
+        CommitFailedException: others have pointed a branch or tag to one of the snapshots meanwhile, or have removed one.
+    """
+    removed = snapshots_removed_by(updates)
+    if gone := sorted(removed - {snapshot.snapshot_id for snapshot in before.snapshots}):
+        raise CommitFailedException(f"others have removed snapshot {gone[0]} meanwhile, which the commit is to remove")
+
+    named = {update.ref_name for update in updates if isinstance(update, (RemoveSnapshotRefUpdate, SetSnapshotRefUpdate))}
+    for name, ref in before.refs.items():
+        if ref.snapshot_id in removed and name not in named:
+            raise CommitFailedException(
+                f"snapshot {ref.snapshot_id} cannot be removed: {name} points to it. Remove {name} first, or keep both"
             )
 
 
