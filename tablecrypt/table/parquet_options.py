@@ -57,6 +57,8 @@ from pyiceberg.typedef import Properties
 from pyiceberg.types import (
     BinaryType,
     DateType,
+    DoubleType,
+    FloatType,
     StringType,
     StructType,
     TimestampNanoType,
@@ -264,12 +266,23 @@ class FileStatistics:
     def read(self, footer: pq.FileMetaData) -> dict[str, Any]:
         """Return record_count, column_sizes, counts, bounds and split_offsets of a written file, as manifests store them."""
         statistics = data_file_statistics_from_parquet_metadata(footer, {**self.plan, **self._counted}, self.paths).to_serialized_dict()
-        for field_id, (lower, upper) in _integer_bounds(footer, self._temporal, self.paths).items():
+        unknown = _partly_bounded(footer, self._bounded, self.paths)
+        for field_id in unknown:
+            statistics["lower_bounds"].pop(field_id, None)
+            statistics["upper_bounds"].pop(field_id, None)
+
+        known = {field_id: column for field_id, column in self._temporal.items() if field_id not in unknown}
+        for field_id, (lower, upper) in _integer_bounds(footer, known, self.paths).items():
             layout = "<i" if isinstance(self.plan[field_id].iceberg_type, DateType) else "<q"
             statistics["lower_bounds"][field_id] = struct.pack(layout, lower)
             statistics["upper_bounds"][field_id] = struct.pack(layout, upper)
 
         return statistics
+
+    @functools.cached_property
+    def _bounded(self) -> dict[int, StatisticsCollector]:
+        # A row group of NaN alone has no bounds, and those of the others say nothing of NaN.
+        return {each: column for each, column in self.plan.items() if not isinstance(column.iceberg_type, (FloatType, DoubleType))}
 
     @functools.cached_property
     def _temporal(self) -> dict[int, StatisticsCollector]:
@@ -312,17 +325,25 @@ def _has_temporal_bounds(column: StatisticsCollector) -> bool:
 
 def _integer_bounds(footer: pq.FileMetaData, columns: dict[int, StatisticsCollector], paths: dict[str, int]) -> dict[int, tuple[int, int]]:
     bounds: dict[int, tuple[int, int]] = {}
-    unknown: set[int] = set()
     for field_id, chunk in _chunks(footer, columns, paths):
         statistics = chunk.statistics
-        if statistics is None or not (statistics.has_min_max or statistics.null_count == chunk.num_values):
-            # Bounds of the other row groups would rule the file out although the rows of this one may match.
-            unknown.add(field_id)
-        elif statistics.has_min_max:
+        if statistics.has_min_max:
             lower, upper = bounds.get(field_id, (statistics.min_raw, statistics.max_raw))
             bounds[field_id] = min(lower, statistics.min_raw), max(upper, statistics.max_raw)
 
-    return {field_id: each for field_id, each in bounds.items() if field_id not in unknown}
+    return bounds
+
+
+def _partly_bounded(footer: pq.FileMetaData, columns: dict[int, StatisticsCollector], paths: dict[str, int]) -> set[int]:
+    """Return those of some columns that have values in a row group without bounds: Arrow leaves out bounds of more than 4096 bytes.
+
+    The bounds of the other row groups would rule the file out although the rows of this one may match.
+    """
+    return {
+        field_id
+        for field_id, chunk in _chunks(footer, columns, paths)
+        if chunk.statistics is None or not (chunk.statistics.has_min_max or chunk.statistics.null_count == chunk.num_values)
+    }
 
 
 def _chunks(
