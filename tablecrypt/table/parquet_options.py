@@ -50,10 +50,12 @@ from pyiceberg.io.pyarrow import (
     match_metrics_mode,
     parquet_path_to_id_mapping,
 )
+from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import TableProperties
 from pyiceberg.table.metadata import TableMetadataCommonFields
-from pyiceberg.typedef import Properties
+from pyiceberg.transforms import VoidTransform
+from pyiceberg.typedef import Properties, Record
 from pyiceberg.types import (
     BinaryType,
     DateType,
@@ -262,6 +264,43 @@ class FileStatistics:
     def of(cls, file_schema: Schema, properties: Properties) -> Self:
         """Return what is told of files with these columns; the table's properties give the metrics modes."""
         return cls(statistics_plan(file_schema, properties), parquet_path_to_id_mapping(file_schema))
+
+    @classmethod
+    def of_others(cls, stored: Schema, schema: Schema, properties: Properties) -> Self:
+        """Return what is told of a file that another program wrote, whose columns may have other names than the table's, or be none of it.
+
+        Args:
+            stored: the columns of the file.
+            schema, properties: the table's.
+        """
+        untold = statistics_plan(stored, {TableProperties.DEFAULT_WRITE_METRICS_MODE: MetricModeTypes.NONE.value})
+        told = {field_id: column for field_id, column in statistics_plan(schema, properties).items() if field_id in untold}
+        return cls({**untold, **told}, parquet_path_to_id_mapping(stored))
+
+    def partition(self, footer: pq.FileMetaData, spec: PartitionSpec, schema: Schema, location: str) -> Record:
+        """Return the partition that all rows of a file are in.
+
+        Raises:
+            ConfigurationError: the footer does not tell: a source column has nulls beside values, is of floats, which may be NaN, has no
+                bounds in a row group, or is not stored and has a default.
+            ValueError: rows are in several partitions, or the transform keeps no order.
+        """
+        sources = {each.source_id for each in spec.fields if not isinstance(each.transform, VoidTransform)}
+        full = {each: dataclasses.replace(self.plan[each], mode=MetricsMode(MetricModeTypes.FULL)) for each in sources & self.plan.keys()}
+        found = data_file_statistics_from_parquet_metadata(footer, {**self.plan, **full}, self.paths)
+        partly_bounded = _partly_bounded(footer, full, self.paths)
+
+        for source in sources:
+            field, nulls = schema.find_field(source), found.null_value_counts.get(source)
+            is_null = source in full and nulls == found.value_counts.get(source)
+            is_told = nulls == 0 and source not in partly_bounded and not isinstance(field.field_type, (FloatType, DoubleType))
+            if not (is_null or is_told or (source not in full and field.initial_default is None)):
+                raise ConfigurationError(
+                    f"{location}: its footer does not tell which partition its rows are in, by their column "
+                    f"{schema.find_column_name(source)!r}: append the rows instead"
+                )
+
+        return found.partition(spec, schema)
 
     def read(self, footer: pq.FileMetaData) -> dict[str, Any]:
         """Return record_count, column_sizes, counts, bounds and split_offsets of a written file, as manifests store them."""

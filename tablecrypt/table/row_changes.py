@@ -42,7 +42,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.expressions import AlwaysTrue, And, BooleanExpression, GreaterThanOrEqual, LessThanOrEqual, Or, Reference
-from pyiceberg.io.pyarrow import data_file_statistics_from_parquet_metadata, parquet_path_to_id_mapping, schema_to_pyarrow
+from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.schema import Schema
 from pyiceberg.table import ALWAYS_TRUE, TableProperties, upsert_util
@@ -57,12 +57,12 @@ from tablecrypt.files.encrypting_file_io import EncryptingFileIO, encrypting_io
 from tablecrypt.iceberg_properties import ROW_MODES
 from tablecrypt.parquet.uniform import UniformParquetFile
 from tablecrypt.setting_kinds import one_of
-from tablecrypt.table._pyiceberg.arrow import check_pyarrow_schema_compatible
+from tablecrypt.table._pyiceberg.arrow import check_pyarrow_schema_compatible, stored_schema
 from tablecrypt.table.deletes import comparable, row_numbers
 from tablecrypt.table.filters import fitted
 from tablecrypt.table.lineage import LAST_UPDATED, ROW_ID, with_lineage
 from tablecrypt.table.metadata import EncryptedTableMetadata
-from tablecrypt.table.parquet_options import statistics_plan
+from tablecrypt.table.parquet_options import FileStatistics
 from tablecrypt.table.planning import EncryptedFileScanTask
 from tablecrypt.table.reader import READ_AHEAD, PositionedRows, RowSource, among, prefetched, remaining_rows
 from tablecrypt.table.scan import EncryptedDataScan
@@ -225,7 +225,7 @@ def encrypted_files_to_data_files(
         PlaintextRefusedError: a path has no key metadata, or the file is plaintext.
         FormatError: a file's key metadata is not StandardKeyMetadata version 1.
         TamperedFileError: a file does not open with its key, or has another length than its key metadata says.
-        ValueError: a file's schema does not fit the table's.
+        ValueError: a file's schema does not fit the table's, or its footer does not tell which partition it is in.
     """
     for path in paths:
         given = key_metadata.get(path)
@@ -251,23 +251,22 @@ def _data_file(metadata: EncryptedTableMetadata, io: EncryptingFileIO, path: str
     with source.open() as stream:
         file = UniformParquetFile(stream, key_metadata, path)
         check_pyarrow_schema_compatible(schema, file.schema, format_version=3)
-        statistics = data_file_statistics_from_parquet_metadata(
-            parquet_metadata=file.footer(),
-            stats_columns=statistics_plan(schema, metadata.properties),
-            parquet_column_mapping=parquet_path_to_id_mapping(schema),
-        )
+        footer = file.footer()
+        mapping = (metadata.name_mapping() or schema.name_mapping).model_dump_json()
+        stored = stored_schema(file.schema.serialize().to_pybytes(), mapping, path)
+    statistics = FileStatistics.of_others(stored, schema, metadata.properties)
 
     data_file = DataFile.from_args(
         _table_format_version=3,
         content=DataFileContent.DATA,
         file_path=path,
         file_format=FileFormat.PARQUET,
-        partition=statistics.partition(metadata.spec(), schema),
+        partition=statistics.partition(footer, metadata.spec(), schema, path),
         file_size_in_bytes=length,
         sort_order_id=None,
         equality_ids=None,
         key_metadata=key_metadata.with_file_length(length).encode(),
-        **statistics.to_serialized_dict(),
+        **statistics.read(footer),
     )
     data_file.spec_id = metadata.default_spec_id
 
