@@ -393,6 +393,7 @@ class Compaction:
             cast("int", snapshot.sequence_number),
             snapshot.snapshot_id,
             self._written_under,
+            frozenset(file.file_path for file in self._committed.files),
         )
         return commit_replacement(self.table, self.branch, EncryptedRewrite, rewritten=change).snapshot_id
 

@@ -28,6 +28,7 @@ from pyiceberg.types import BooleanType, DateType, DecimalType, IntegerType, Lon
 
 from tablecrypt.arguments import check_switches, names_of
 from tablecrypt.errors import ConfigurationError
+from tablecrypt.table.deletes import comparable
 
 _ORDERED_ALIKE: Final = (BooleanType, IntegerType, LongType, DateType, TimestampType, TimestamptzType, DecimalType, StringType)
 _BITS: Final = 64
@@ -127,7 +128,7 @@ def _in_one_piece(rows: pa.Table) -> pa.Table:
 
 
 def _order(rows: pa.Table, keys: Sequence[SortKey]) -> pa.UInt64Array:
-    """Return the positions of rows, in an order."""
+    """Return the positions of rows, in an order. ConfigurationError: a column is of a type without one, such as a list."""
     columns: list[pa.ChunkedArray | pa.Array] = []
     directions: list[str] = []
     for key in keys:
@@ -136,14 +137,17 @@ def _order(rows: pa.Table, keys: Sequence[SortKey]) -> pa.UInt64Array:
             columns += values
             directions += ["ascending"] * len(values)
         else:
-            column = rows[key.name]
+            column = comparable(rows[key.name])
             # Arrow places nulls alike for all keys: a flag before each column places them for one.
             columns += [pc.cast(pc.is_null(column), pa.int8()), column]
             directions += ["descending" if key.nulls_first else "ascending", "descending" if key.descending else "ascending"]
 
     names = [str(number) for number in range(len(columns))]
 
-    return pc.sort_indices(pa.table(columns, names=names), sort_keys=list(zip(names, directions, strict=True)))
+    try:
+        return pc.sort_indices(pa.table(columns, names=names), sort_keys=list(zip(names, directions, strict=True)))
+    except (pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
+        raise ConfigurationError(f"rows cannot be sorted by {', '.join(names_in(keys))} ({error}): sort by other columns") from error
 
 
 def z_values(columns: Sequence[pa.ChunkedArray | pa.Array]) -> list[pa.ChunkedArray | pa.Array]:

@@ -50,13 +50,17 @@ from pyiceberg.io.pyarrow import (
     match_metrics_mode,
     parquet_path_to_id_mapping,
 )
+from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import TableProperties
 from pyiceberg.table.metadata import TableMetadataCommonFields
-from pyiceberg.typedef import Properties
+from pyiceberg.transforms import VoidTransform
+from pyiceberg.typedef import Properties, Record
 from pyiceberg.types import (
     BinaryType,
     DateType,
+    DoubleType,
+    FloatType,
     StringType,
     StructType,
     TimestampNanoType,
@@ -261,15 +265,63 @@ class FileStatistics:
         """Return what is told of files with these columns; the table's properties give the metrics modes."""
         return cls(statistics_plan(file_schema, properties), parquet_path_to_id_mapping(file_schema))
 
+    @classmethod
+    def of_others(cls, stored: Schema, schema: Schema, properties: Properties) -> Self:
+        """Return what is told of a file that another program wrote, whose columns may have other names than the table's, or be none of it.
+
+        Args:
+            stored: the columns of the file.
+            schema, properties: the table's.
+        """
+        untold = statistics_plan(stored, {TableProperties.DEFAULT_WRITE_METRICS_MODE: MetricModeTypes.NONE.value})
+        told = {field_id: column for field_id, column in statistics_plan(schema, properties).items() if field_id in untold}
+        return cls({**untold, **told}, parquet_path_to_id_mapping(stored))
+
+    def partition(self, footer: pq.FileMetaData, spec: PartitionSpec, schema: Schema, location: str) -> Record:
+        """Return the partition that all rows of a file are in.
+
+        Raises:
+            ConfigurationError: the footer does not tell: a source column has nulls beside values, is of floats, which may be NaN, has no
+                bounds in a row group, or is not stored and has a default.
+            ValueError: rows are in several partitions, or the transform keeps no order.
+        """
+        sources = {each.source_id for each in spec.fields if not isinstance(each.transform, VoidTransform)}
+        full = {each: dataclasses.replace(self.plan[each], mode=MetricsMode(MetricModeTypes.FULL)) for each in sources & self.plan.keys()}
+        found = data_file_statistics_from_parquet_metadata(footer, {**self.plan, **full}, self.paths)
+        partly_bounded = _partly_bounded(footer, full, self.paths)
+
+        for source in sources:
+            field, nulls = schema.find_field(source), found.null_value_counts.get(source)
+            is_null = source in full and nulls == found.value_counts.get(source)
+            is_told = nulls == 0 and source not in partly_bounded and not isinstance(field.field_type, (FloatType, DoubleType))
+            if not (is_null or is_told or (source not in full and field.initial_default is None)):
+                raise ConfigurationError(
+                    f"{location}: its footer does not tell which partition its rows are in, by their column "
+                    f"{schema.find_column_name(source)!r}: append the rows instead"
+                )
+
+        return found.partition(spec, schema)
+
     def read(self, footer: pq.FileMetaData) -> dict[str, Any]:
         """Return record_count, column_sizes, counts, bounds and split_offsets of a written file, as manifests store them."""
         statistics = data_file_statistics_from_parquet_metadata(footer, {**self.plan, **self._counted}, self.paths).to_serialized_dict()
-        for field_id, (lower, upper) in _integer_bounds(footer, self._temporal, self.paths).items():
+        unknown = _partly_bounded(footer, self._bounded, self.paths)
+        for field_id in unknown:
+            statistics["lower_bounds"].pop(field_id, None)
+            statistics["upper_bounds"].pop(field_id, None)
+
+        known = {field_id: column for field_id, column in self._temporal.items() if field_id not in unknown}
+        for field_id, (lower, upper) in _integer_bounds(footer, known, self.paths).items():
             layout = "<i" if isinstance(self.plan[field_id].iceberg_type, DateType) else "<q"
             statistics["lower_bounds"][field_id] = struct.pack(layout, lower)
             statistics["upper_bounds"][field_id] = struct.pack(layout, upper)
 
         return statistics
+
+    @functools.cached_property
+    def _bounded(self) -> dict[int, StatisticsCollector]:
+        # A row group of NaN alone has no bounds, and those of the others say nothing of NaN.
+        return {each: column for each, column in self.plan.items() if not isinstance(column.iceberg_type, (FloatType, DoubleType))}
 
     @functools.cached_property
     def _temporal(self) -> dict[int, StatisticsCollector]:
@@ -312,17 +364,25 @@ def _has_temporal_bounds(column: StatisticsCollector) -> bool:
 
 def _integer_bounds(footer: pq.FileMetaData, columns: dict[int, StatisticsCollector], paths: dict[str, int]) -> dict[int, tuple[int, int]]:
     bounds: dict[int, tuple[int, int]] = {}
-    unknown: set[int] = set()
     for field_id, chunk in _chunks(footer, columns, paths):
         statistics = chunk.statistics
-        if statistics is None or not (statistics.has_min_max or statistics.null_count == chunk.num_values):
-            # Bounds of the other row groups would rule the file out although the rows of this one may match.
-            unknown.add(field_id)
-        elif statistics.has_min_max:
+        if statistics.has_min_max:
             lower, upper = bounds.get(field_id, (statistics.min_raw, statistics.max_raw))
             bounds[field_id] = min(lower, statistics.min_raw), max(upper, statistics.max_raw)
 
-    return {field_id: each for field_id, each in bounds.items() if field_id not in unknown}
+    return bounds
+
+
+def _partly_bounded(footer: pq.FileMetaData, columns: dict[int, StatisticsCollector], paths: dict[str, int]) -> set[int]:
+    """Return those of some columns that have values in a row group without bounds: Arrow leaves out bounds of more than 4096 bytes.
+
+    The bounds of the other row groups would rule the file out although the rows of this one may match.
+    """
+    return {
+        field_id
+        for field_id, chunk in _chunks(footer, columns, paths)
+        if chunk.statistics is None or not (chunk.statistics.has_min_max or chunk.statistics.null_count == chunk.num_values)
+    }
 
 
 def _chunks(

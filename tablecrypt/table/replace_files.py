@@ -68,6 +68,7 @@ class RewrittenFiles:
         sequence_number: of the snapshot that was planned on.
         snapshot_id: of the same snapshot.
         written_under: the protection that the new files were written under; None for that of the table as it is committed to.
+        written_before: locations of new files that earlier commits of the same rewrite have added since the plan.
     """
 
     replaced: Sequence[EncryptedFileScanTask]
@@ -76,6 +77,7 @@ class RewrittenFiles:
     sequence_number: int
     snapshot_id: int
     written_under: WrittenUnder | None = None
+    written_before: frozenset[str] = frozenset()
 
 
 class EncryptedRewrite(EncryptedOverwrite):
@@ -130,6 +132,9 @@ class EncryptedRewrite(EncryptedOverwrite):
             raise _overtaken(f"{counted(len(gone), 'data file was', 'data files were')} removed meanwhile, such as {min(gone)}")
 
         for task in live:
+            # Position deletes of a partition apply to all of its files by their numbers, and name none that came after them.
+            if task.file.file_path in self._rewritten.written_before:
+                continue
             if task.file.file_path not in planned:
                 # Deletes that applied to no file at the plan apply again, where the branch was moved to another snapshot.
                 if not self._rewritten.dangling_deletes.isdisjoint(map(EncryptedDataFile.of, task.delete_files)):

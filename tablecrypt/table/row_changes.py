@@ -42,7 +42,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.expressions import AlwaysTrue, And, BooleanExpression, GreaterThanOrEqual, LessThanOrEqual, Or, Reference
-from pyiceberg.io.pyarrow import data_file_statistics_from_parquet_metadata, parquet_path_to_id_mapping, schema_to_pyarrow
+from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.schema import Schema
 from pyiceberg.table import ALWAYS_TRUE, TableProperties, upsert_util
@@ -57,11 +57,12 @@ from tablecrypt.files.encrypting_file_io import EncryptingFileIO, encrypting_io
 from tablecrypt.iceberg_properties import ROW_MODES
 from tablecrypt.parquet.uniform import UniformParquetFile
 from tablecrypt.setting_kinds import one_of
-from tablecrypt.table._pyiceberg.arrow import check_pyarrow_schema_compatible
+from tablecrypt.table._pyiceberg.arrow import check_pyarrow_schema_compatible, stored_schema
 from tablecrypt.table.deletes import comparable, row_numbers
+from tablecrypt.table.filters import fitted
 from tablecrypt.table.lineage import LAST_UPDATED, ROW_ID, with_lineage
 from tablecrypt.table.metadata import EncryptedTableMetadata
-from tablecrypt.table.parquet_options import statistics_plan
+from tablecrypt.table.parquet_options import FileStatistics
 from tablecrypt.table.planning import EncryptedFileScanTask
 from tablecrypt.table.reader import READ_AHEAD, PositionedRows, RowSource, among, prefetched, remaining_rows
 from tablecrypt.table.scan import EncryptedDataScan
@@ -198,7 +199,7 @@ def key_columns(df: pa.Table, schema: Schema, join_cols: list[str] | None) -> li
     keys = list(dict.fromkeys(names_of("join_cols", join_cols))) if join_cols is not None else identifier_columns(schema)
     if not keys:
         raise ValueError("Join columns could not be found, please set identifier-field-ids or pass in explicitly.")
-    if upsert_util.has_duplicate_rows(df, keys):
+    if upsert_util.has_duplicate_rows(_groupable(df.select(keys)), keys):
         raise ValueError("Duplicate rows found in source dataset based on the key columns. No upsert executed")
     return keys
 
@@ -224,7 +225,7 @@ def encrypted_files_to_data_files(
         PlaintextRefusedError: a path has no key metadata, or the file is plaintext.
         FormatError: a file's key metadata is not StandardKeyMetadata version 1.
         TamperedFileError: a file does not open with its key, or has another length than its key metadata says.
-        ValueError: a file's schema does not fit the table's.
+        ValueError: a file's schema does not fit the table's, or its footer does not tell which partition it is in.
     """
     for path in paths:
         given = key_metadata.get(path)
@@ -250,23 +251,22 @@ def _data_file(metadata: EncryptedTableMetadata, io: EncryptingFileIO, path: str
     with source.open() as stream:
         file = UniformParquetFile(stream, key_metadata, path)
         check_pyarrow_schema_compatible(schema, file.schema, format_version=3)
-        statistics = data_file_statistics_from_parquet_metadata(
-            parquet_metadata=file.footer(),
-            stats_columns=statistics_plan(schema, metadata.properties),
-            parquet_column_mapping=parquet_path_to_id_mapping(schema),
-        )
+        footer = file.footer()
+        mapping = (metadata.name_mapping() or schema.name_mapping).model_dump_json()
+        stored = stored_schema(file.schema.serialize().to_pybytes(), mapping, path)
+    statistics = FileStatistics.of_others(stored, schema, metadata.properties)
 
     data_file = DataFile.from_args(
         _table_format_version=3,
         content=DataFileContent.DATA,
         file_path=path,
         file_format=FileFormat.PARQUET,
-        partition=statistics.partition(metadata.spec(), schema),
+        partition=statistics.partition(footer, metadata.spec(), schema, path),
         file_size_in_bytes=length,
         sort_order_id=None,
         equality_ids=None,
         key_metadata=key_metadata.with_file_length(length).encode(),
-        **statistics.to_serialized_dict(),
+        **statistics.read(footer),
     )
     data_file.spec_id = metadata.default_spec_id
 
@@ -442,10 +442,21 @@ def keys_filter(keys: pa.Table, schema: Schema, few: int = FEW_KEYS) -> BooleanE
         few: up to this number of keys, the filter names each key.
     """
     if keys.num_rows <= few:
-        return upsert_util.create_match_filter(keys, keys.column_names)
+        typed = [_as_type(keys.column(name), schema_to_pyarrow(schema.find_type(name))) for name in keys.column_names]
+        named = _groupable(pa.table(typed, names=keys.column_names))
+        return fitted(upsert_util.create_match_filter(named, named.column_names), schema)
     ranges = (_ranges(name, keys.column(name)) for name in keys.column_names if isinstance(schema.find_type(name), _ORDERED))
     every: BooleanExpression = AlwaysTrue()
     return reduce(And, ranges, every)
+
+
+def _groupable(keys: pa.Table) -> pa.Table:
+    """Return keys in types that Arrow groups and filters take: uuids as their bytes, nanoseconds as whole numbers."""
+    columns = []
+    for column in keys.columns:
+        is_nanoseconds = pa.types.is_timestamp(column.type) and column.type.unit == "ns"
+        columns.append(column.cast(pa.int64()) if is_nanoseconds else comparable(column))
+    return pa.table(columns, names=keys.column_names)
 
 
 def _ranges(name: str, values: pa.ChunkedArray) -> BooleanExpression:

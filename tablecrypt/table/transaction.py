@@ -222,7 +222,8 @@ class EncryptedTransaction(TransactionAdapter):
 
         commit_uuid = uuid.uuid4()
         data_files = self._write(df, commit_uuid, branch)
-        fields = [self.table_metadata.schema().find_field(field.source_id).name for field in spec.fields]
+        # The whole path: another column may have the name that a field has in its struct.
+        fields = [str(self.table_metadata.schema().find_column_name(field.source_id)) for field in spec.fields]
         replaced = self.partition_predicate({file.partition for file in data_files}, fields)
         self._delete(replaced, options)
         self.append_producer(options, commit_uuid).commit_files(data_files)

@@ -280,6 +280,11 @@ def _remove_unnamed_snapshots(
                 f"{base_metadata.location}: {ref.snapshot_ref_type} {name!r} points to snapshot {ref.snapshot_id}, which was to go: "
                 "nothing was committed. Load the table and do that again"
             )
+    if gone := set(update.snapshot_ids).difference(each.snapshot_id for each in base_metadata.snapshots):
+        raise CommitFailedException(
+            f"{base_metadata.location}: others removed snapshot {min(gone)} meanwhile, which was to go: nothing was committed. "
+            "Load the table and do that again"
+        )
 
     return apply_table_update.dispatch(RemoveSnapshotsUpdate)(update, base_metadata, context)
 

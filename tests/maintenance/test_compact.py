@@ -213,6 +213,18 @@ def test_deletes_of_other_engines_are_applied(new_table: NewTable, kind: str) ->
     assert (delete_files(table), done.removed_delete_files, done.left_with_deletes) == (0, 1, 0)
 
 
+def test_position_deletes_of_a_partition_go_with_the_last_group_of_it_that_is_committed(new_table: NewTable) -> None:
+    table = new_table(PartitionSpec())
+    delete_by_file(table, "position")
+    before = content(table)
+
+    done = compact(table, rewrite_all=True, target_file_size=1000, partial_progress=1)
+
+    assert content(table) == before
+    assert (done.rewritten_files, len(done.snapshot_ids), done.conflicts) == (6, 6, ())
+    assert (delete_files(table), done.removed_delete_files, done.left_with_deletes) == (0, 1, 0)
+
+
 def test_deletes_are_applied_only_in_files_that_may_match(new_table: NewTable) -> None:
     table = new_table(appends=1)
     table.delete("id in (3, 4)")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import math
+import uuid
 from decimal import Decimal
 from typing import Any
 
@@ -71,6 +72,14 @@ def test_rows_are_sorted_as_sql_sorts_them(values: list[tuple[int | None, Decima
         return (a is None) != nulls_first, place, row["b"] or 0
 
     assert sorted_rows(rows.to_reader(), keys).read_all().to_pylist() == sorted(rows.to_pylist(), key=order)
+
+
+def test_uuids_are_sorted_by_their_bytes_and_lists_are_refused() -> None:
+    stored = [uuid.UUID(int=number).bytes for number in (2**127, 1, 2**64)]
+    rows = pa.table({"id": pa.array(stored, pa.binary(16)).cast(pa.uuid()), "in": pa.array([[1]] * 3)})
+    assert [each.bytes for each in sorted_rows(rows.to_reader(), sort_keys("id")).read_all()["id"].to_pylist()] == sorted(stored)
+    with pytest.raises(ConfigurationError, match="cannot be sorted by id, in"):
+        sorted_rows(rows.to_reader(), sort_keys(["id", "in"]))
 
 
 def test_memory_holds_sorted_rows_once_and_one_column_again() -> None:

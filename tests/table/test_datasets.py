@@ -5,10 +5,12 @@ The adversary writes storage; the careless user filters NaN and nulls, reads tab
 
 from __future__ import annotations
 
+import datetime as dt
 import pickle
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, cast
 
@@ -183,6 +185,26 @@ def test_the_scans_own_filter_and_that_of_the_engine_both_hold(table: EncryptedT
         return
     assert same(scan.to_arrow_dataset().to_table(filter=expression), kept), str(expression)
     assert same(scan.to_arrow_dataset().filter(expression).to_table(), kept)
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "other"),
+    [
+        ("ratio", pa.scalar(0.1, pa.float32()), 0.1),
+        ("ratio", pa.scalar(0.1, pa.float32()), Decimal("0.1")),
+        ("price", pa.scalar(Decimal("1.56")), 1.564),
+        ("price", pa.scalar(Decimal("1.56")), 1.555),
+        ("day", pa.scalar(dt.date(2024, 1, 1)), dt.datetime(2024, 1, 1, 12)),
+    ],
+)
+def test_a_filter_by_what_its_column_cannot_hold_rules_out_no_file_with_rows(
+    tmp_path: Path, column: str, value: pa.Scalar, other: object
+) -> None:
+    rows = pa.table({column: pa.array([value.as_py()], value.type)})
+    dataset = new_table(memory_catalog(tmp_path), appends=[rows]).scan().to_arrow_dataset()
+    for compare in (pc.less, pc.less_equal, pc.greater, pc.greater_equal, pc.equal, pc.not_equal):
+        for expression in (compare(pc.field(column), pc.scalar(other)), compare(pc.scalar(other), pc.field(column))):
+            assert dataset.count_rows(filter=expression) == ds.dataset(rows).count_rows(filter=expression)
 
 
 SQL = [

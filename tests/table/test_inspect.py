@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import itertools
 import uuid
 
@@ -14,9 +15,10 @@ from pyiceberg.table.inspect import InspectTable
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import ListType, NestedField, StructType, UUIDType
 
+from tablecrypt.maintenance.expiry import expire_snapshots
 from tablecrypt.maintenance.reachable import reachable_files
 from tablecrypt_catalog import EncryptedSqlCatalog
-from tests.support.tables import MASTER_KEY
+from tests.support.tables import MASTER_KEY, new_table
 
 TABLES = sorted(name for name, method in vars(InspectTable).items() if not name.startswith("_") and callable(method))
 
@@ -29,6 +31,16 @@ def test_every_metadata_table_is_shown_without_a_key(module_table: Table, name: 
     for file in reachable_files(module_table.metadata, module_table.io).files.values():
         assert file.key is not None
         assert repr(file.key.encryption_key.reveal())[2:-1] not in text
+
+
+@pytest.mark.parametrize("name", [each for each in TABLES if each.endswith(("files", "partitions", "manifests")) or each == "entries"])
+def test_a_snapshot_without_files_has_no_rows_in_metadata_tables(catalog: EncryptedSqlCatalog, name: str) -> None:
+    table = new_table(catalog, appends=[pa.table({"id": [1]})])
+    table.delete("id = 1")
+    table.append(pa.table({"id": pa.array([], pa.int64())}))
+    if name.startswith("all"):
+        expire_snapshots(table, dt.datetime.now(dt.UTC), 1)
+    assert getattr(table.refresh().inspect, name)().num_rows == 0
 
 
 def test_bounds_and_partitions_of_uuids_are_shown_as_their_bytes(catalog: EncryptedSqlCatalog) -> None:

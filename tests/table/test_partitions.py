@@ -191,6 +191,19 @@ def test_partitions_of_any_value_are_overwritten(catalog: Catalog) -> None:
     assert texts(table) == ["1", "2", "new", "newer"]
 
 
+@pytest.mark.parametrize("mode", ["copy-on-write", "merge-on-read"])
+def test_partitions_of_a_field_in_a_struct_are_overwritten_and_no_rows_of_a_column_with_its_name(catalog: Catalog, mode: str) -> None:
+    inner = StructType(NestedField(3, "id", LongType()))
+    schema = Schema(NestedField(1, "id", LongType()), NestedField(2, "inner", inner))
+    table = table_in(catalog, schema, PartitionSpec(PartitionField(3, 1000, IdentityTransform(), "part")), mode=mode)
+    rows = pa.table({"id": [1, 2, 3, 4], "inner": [{"id": 2}, {"id": 1}, None, {"id": None}]})
+    table.append(rows)
+    table.dynamic_partition_overwrite(pa.table({"id": [5], "inner": [{"id": 1}]}))
+    assert ids(table) == [1, 3, 4, 5]
+    table.dynamic_partition_overwrite(pa.table({"id": [6], "inner": pa.array([None], rows.schema.field("inner").type)}))
+    assert ids(table) == [1, 5, 6]
+
+
 @pytest.mark.parametrize("transform", [YearTransform(), MonthTransform(), DayTransform()])
 def test_filters_at_the_first_and_last_day_keep_the_rows_they_ask_for(catalog: Catalog, transform: Transform[Any, Any]) -> None:
     fields = [NestedField(1, "id", LongType()), NestedField(2, "day", DateType())]

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pyarrow as pa
 import pytest
 from pyiceberg.catalog import Catalog
+from pyiceberg.expressions import EqualTo, GreaterThan, LessThanOrEqual
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.types import DecimalType, DoubleType, FloatType, IntegerType, LongType, NestedField, StringType, StructType
@@ -95,3 +97,24 @@ def test_a_default_in_a_struct_stands_only_where_the_struct_is(catalog: Catalog,
     assert sorted(table.scan(row_filter, selected_fields=("id",)).to_arrow()["id"].to_pylist()) == matches
     assert sorted(encrypted_table(table).scan(row_filter).to_arrow_dataset().to_table()["id"].to_pylist()) == matches
     assert table.scan(row_filter).count() == len(matches)
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.binary()])
+@pytest.mark.parametrize("is_streamed", [False, True])
+def test_texts_too_long_for_bounds_are_found_and_kept_beside_row_groups_of_short_ones(
+    catalog: Catalog, kind: pa.DataType, is_streamed: bool
+) -> None:
+    table = new_table(
+        catalog, "db.long", pa.schema([("id", pa.int64()), ("text", kind)]), properties={"write.parquet.row-group-limit": "2"}
+    )
+    texts = pa.array(["a", "b", "z" * 5000, "y"]).cast(kind)
+    rows = pa.table({"id": [1, 2, 3, 4], "text": texts})
+    table.append(rows.to_reader() if is_streamed else rows)
+    # PyIceberg's predicates take positional arguments, which their annotations do not show.
+    predicates: list[Any] = [GreaterThan, EqualTo, LessThanOrEqual]
+    greater, equal, at_most = predicates
+
+    assert ids(table, row_filter=greater("text", texts[1].as_py())) == [3, 4]
+    assert ids(table, row_filter=equal("text", texts[2].as_py())) == [3]
+    table.delete(at_most("text", texts[1].as_py()))
+    assert ids(table) == [3, 4]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import uuid
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -14,7 +16,20 @@ from pyiceberg.expressions.visitors import expression_evaluator
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.typedef import Record
-from pyiceberg.types import DateType, DoubleType, ListType, LongType, NestedField, StringType
+from pyiceberg.types import (
+    DateType,
+    DecimalType,
+    DoubleType,
+    FixedType,
+    ListType,
+    LongType,
+    NestedField,
+    PrimitiveType,
+    StringType,
+    TimestampNanoType,
+    TimestamptzNanoType,
+    UUIDType,
+)
 
 from tablecrypt.table.row_changes import FEW_KEYS, keys_filter
 from tests.support.tables import ENCRYPTED, memory_catalog, new_table, path_of
@@ -194,3 +209,34 @@ def test_a_column_of_nothing_but_nulls_differs_in_no_row(catalog: Catalog) -> No
     result = table.upsert(rows.set_column(1, "name", [["a", "changed"]]), join_cols=["id"])
     assert (result.rows_updated, result.rows_inserted) == (1, 0)
     assert sorted(table.scan().to_arrow()["name"].to_pylist()) == ["a", "changed"]
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("others", [(), ("id",)])
+@pytest.mark.parametrize(
+    ("kind", "values"),
+    [
+        (UUIDType(), pa.array([uuid.UUID(int=number).bytes for number in range(4)], pa.binary(16)).cast(pa.uuid())),
+        (TimestampNanoType(), pa.array([1, 2, -1, 10**18 + 7], pa.int64()).cast(pa.timestamp("ns"))),
+        (TimestamptzNanoType(), pa.array([1, 2, -1, 10**18 + 7], pa.int64()).cast(pa.timestamp("ns", "UTC"))),
+        (FixedType(2), pa.array([b"aa", b"ab", b"ac", b"ad"], pa.binary(2))),
+        (DecimalType(9, 2), pa.array([Decimal("1.10"), Decimal("-2"), Decimal("0"), Decimal("9999999.99")], pa.decimal128(9, 2))),
+    ],
+    ids=lambda kind: str(kind) if isinstance(kind, PrimitiveType) else "",
+)
+def test_keys_of_every_type_find_their_rows(
+    catalog: Catalog, mode: str, kind: PrimitiveType, values: pa.Array, others: tuple[str, ...]
+) -> None:
+    schema = Schema(NestedField(1, "key", kind), NestedField(2, "id", LongType()), NestedField(3, "amount", LongType()))
+    properties = {**ENCRYPTED, "write.merge.mode": mode}
+    table = catalog.create_table(f"db.t{next(made)}", schema, properties=properties)
+    rows = pa.table({"key": values, "id": pa.array(range(4), pa.int64()), "amount": pa.array([0] * 4, pa.int64())})
+    table.append(rows.slice(0, 3))
+
+    new = rows.slice(1).set_column(2, "amount", pa.array([5] * 3, pa.int64()))
+    result = table.upsert(new, ["key", *others])
+
+    assert (result.rows_updated, result.rows_inserted) == (2, 1)
+    assert sorted((row["id"], row["amount"]) for row in table.scan().to_arrow().to_pylist()) == [(0, 0), (1, 5), (2, 5), (3, 5)]
+    with pytest.raises(ValueError, match="Duplicate rows"):
+        table.upsert(pa.concat_tables([new, new]), ["key", *others])

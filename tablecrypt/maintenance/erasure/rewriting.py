@@ -22,6 +22,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
+from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table.snapshots import ancestors_of
 
 from tablecrypt.maintenance._file_rewrite import commit_replacement

@@ -3,6 +3,7 @@
 IncrementalAppendScan: _validate_and_resolve_snapshots     which appends lie between two snapshots
 InspectTable: _get_snapshot, tbl                           which snapshot and which partitions a metadata table is about
 InspectTable: _get_files_schema, _get_files_from_manifest  the columns of files, and the rows of a manifest
+InspectTable: _files, _all_files                           the files of one snapshot, and of all
 
 Iceberg's tables of files and entries have columns that PyIceberg's lack, and ours do not, each null where it means nothing:
 
@@ -54,9 +55,9 @@ class IncrementalAppendScanAdapter(IncrementalAppendScan):
 
 
 class InspectAdapter(InspectTable):
-    """InspectTable that shows no rows of a table without snapshots, and partitions of specs whose columns were dropped.
+    """InspectTable that shows no rows of a table without snapshots or manifests, and partitions of specs whose columns were dropped.
 
-    PyIceberg raises errors of both. Files have the columns of version 3 besides.
+    PyIceberg raises errors of all three. Files have the columns of version 3 besides.
     """
 
     def __init__(self, tbl: Table) -> None:
@@ -69,6 +70,14 @@ class InspectAdapter(InspectTable):
         if snapshot_id is None and self.tbl.metadata.current_snapshot() is None:
             return _NoSnapshot()
         return super()._get_snapshot(snapshot_id)
+
+    def _files(self, snapshot_id: int | None = None, data_file_filter: set[DataFileContent] | None = None) -> pa.Table:
+        has_some = bool(self._get_snapshot(snapshot_id).manifests(self.tbl.io))
+        return super()._files(snapshot_id, data_file_filter) if has_some else self._get_files_schema().empty_table()
+
+    def _all_files(self, data_file_filter: set[DataFileContent] | None = None) -> pa.Table:
+        has_some = any(snapshot.manifests(self.tbl.io) for snapshot in self.tbl.snapshots())
+        return super()._all_files(data_file_filter) if has_some else self._get_files_schema().empty_table()
 
     def _get_files_schema(self) -> pa.Schema:
         *fields, metrics = super()._get_files_schema()

@@ -250,6 +250,10 @@ def _value(scalar: pa.Scalar, kind: IcebergType) -> Any:
 
     try:
         cast = scalar.cast(schema_to_pyarrow(kind))
+        # Arrow rounds: 0.1 to the nearest float of 32 bits, a moment to its day. It compares with the value itself.
+        exact = pa.float64() if isinstance(kind, FloatType) else scalar.type
+        if not cast.cast(exact).equals(scalar.cast(exact)):
+            return None
     except pa.ArrowException:
         return None
 
