@@ -193,7 +193,8 @@ def _order_of(table: EncryptedTable) -> tuple[SortColumn, ...]:
 
     return tuple(
         SortColumn(
-            table.schema().find_field(field.source_id).name,
+            # The whole path: another column may have the name that a field has in its struct.
+            str(table.schema().find_column_name(field.source_id)),
             field.direction == SortDirection.DESC,
             field.null_order == NullOrder.NULLS_FIRST,
         )

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
+from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, NestedField, StringType, StructType
 
 from tablecrypt import maintenance
@@ -185,6 +186,15 @@ def test_compaction_has_icebergs_arguments_and_columns(orders: Orders) -> None:
 )
 def test_a_condition_is_what_spark_understands(orders: Orders, where: str, found: int) -> None:
     assert orders.one("compact", where=f"'{where}'", rewrite_all="true", dry_run="true")["rewritten_files"] == found
+
+
+def test_an_order_by_a_field_in_a_struct_is_not_one_by_the_column_of_its_name(orders: Orders) -> None:
+    with orders.table.update_schema() as update:
+        update.add_column("s", StructType(NestedField(1, "id", LongType())))
+    with orders.table.update_sort_order() as order:
+        order.asc("s.id", IdentityTransform())
+
+    assert "sort_by names 's.id'" in refusal(orders, "rewrite_data_files", strategy="'sort'")
 
 
 def test_conditions_on_partition_functions_choose_partitions(orders: Orders) -> None:
