@@ -24,7 +24,7 @@ from functools import cache, lru_cache, partial
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from tablecrypt.addresses import leads_to, repeats
-from tablecrypt.arguments import check_text
+from tablecrypt.arguments import check_text, described
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.iceberg_properties import PYICEBERGS
 from tablecrypt.setting_kinds import Choice, Name, Property, Switch, WholeNumber, nearest
@@ -383,9 +383,13 @@ def check_own_properties(given: Mapping[Any, Any], scope: str, is_foreign_kms: b
             values of what only our own clients of key services read.
 
     Raises:
-        ConfigurationError: a name is no property of that scope, and the message says which one may be meant; or its value is none; or
-            UTF-8 cannot hold one of them, or no HTTP header a value that goes into one.
+        ConfigurationError: they are no mapping; a name is no property of that scope, and the message says which one may be meant; its value
+            is none; or UTF-8 cannot hold one of them, or no HTTP header a value that goes into one.
     """
+    asked: object = given
+    if not isinstance(asked, Mapping):
+        raise ConfigurationError(f"the properties of a {scope} are {described(asked)}; they must be a mapping of names")
+
     for name, value in given.items():
         check_text(f"the property {name!r} of a {scope}", name, value)
         if not isinstance(name, str):

@@ -175,14 +175,12 @@ class EncryptingCatalog(Catalog):
             except TableAlreadyExistsError:
                 return checked_existing(self.load_table(identifier), properties)
 
-    @checked_arguments()
     def create_namespace(self, namespace: str | Identifier, properties: Properties = EMPTY_DICT) -> None:
         """Create a namespace. Raises ConfigurationError for a property of ours that namespaces do not have."""
         check_text("the name of a namespace", namespace)
         names.check_own_properties(properties, "namespace")
         super().create_namespace(namespace, properties)  # type: ignore[safe-super]
 
-    @checked_arguments()
     def update_namespace_properties(
         self, namespace: str | Identifier, removals: set[str] | None = None, updates: Properties = EMPTY_DICT
     ) -> PropertiesUpdateSummary:

@@ -398,7 +398,7 @@ def test_properties_are_a_mapping(catalog: EncryptedInMemoryCatalog, table: Encr
         lambda: catalog.create_namespace("other", wrong),
         lambda: catalog.update_namespace_properties("db", updates=wrong),
     ):
-        with pytest.raises(ConfigurationError, match=r"^(properties|updates) is .*; it must be a mapping of names$"):
+        with pytest.raises(ConfigurationError, match=r"^(the )?properties .*; (it|they) must be a mapping of names$"):
             change()
 
 
