@@ -17,7 +17,7 @@ from tablecrypt.errors import ColumnKeyDeniedError, ConfigurationError, KeyNotFo
 from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.updates import AddEncryptionKeyUpdate
-from tests.support.interrupted_catalog import InterruptedCatalog, at_commits
+from tests.support.interrupted_catalog import InterruptedCatalog, at_commits, once
 from tests.support.protected_tables import (
     COLUMN_KEY,
     EMAIL,
@@ -184,22 +184,12 @@ def _killed() -> None:
     raise KeyboardInterrupt
 
 
-def once_after_a_commit(act: Callable[[], object]) -> Callable[[], None]:
-    left = [act]
-
-    def acting() -> None:
-        if left:
-            left.pop()()
-
-    return acting
-
-
 def test_a_column_beside_a_shredded_one_opens_although_its_new_kek_is_used_for_both_before_the_shredding_ends(
     both: Clients, table: EncryptedTable, stored: list[StoredKey]
 ) -> None:
     others = {each: each.opens(table) for each in stored if each.field_id != SSN}
     writer, later = loaded(both.payroll, table.name()), list[StoredKey]()
-    with at_commits(after=once_after_a_commit(lambda: later.extend(commit_column_keys(writer, SSN)))):
+    with at_commits(after=once(lambda: later.extend(commit_column_keys(writer, SSN)))):
         done = m.shred_column(table, "ssn")
 
     refreshed(table)
@@ -216,7 +206,7 @@ def test_column_keys_open_after_a_rotation_that_landed_and_is_planned_again(tabl
     def unanswered() -> None:
         raise CommitFailedException("the catalog has committed, and its answer says otherwise")
 
-    with at_commits(after=once_after_a_commit(unanswered)):
+    with at_commits(after=once(unanswered)):
         done = m.rotate_column_keks(table)
 
     refreshed(table)

@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table import Table
 
-from tablecrypt.errors import ConfigurationError
 from tablecrypt.maintenance import erase, rescue, shred
 from tablecrypt.maintenance.expiry import expire_snapshots
 from tests.support.aws import AwsServer
 from tests.support.edited_metadata import edited
-from tests.support.interrupted_catalog import INTERRUPTED, at_commits
-from tests.support.tables import encrypted_sql_catalog, ids, metadata_of, metadata_path, new_table, unpinned_catalog
+from tests.support.interrupted_catalog import INTERRUPTED, at_commits, once
+from tests.support.tables import encrypted_sql_catalog, metadata_of, metadata_path, new_table, unpinned_catalog
 
 LATER = dt.datetime(2100, 1, 1, tzinfo=dt.UTC)
 
@@ -59,37 +56,14 @@ def test_no_statistics_of_partitions_stay_in_the_metadata_without_their_snapshot
     assert after.partition_statistics == []
 
 
-@contextmanager
-def first_of_another(folder: Path, aws: AwsServer, act: Callable[[Table], object]) -> Iterator[None]:
-    """Let another client do something with db.t just before the next commit."""
-    acts = iter([act])
-
-    def once() -> None:
-        for each in acts:
-            each(encrypted_sql_catalog(folder, aws).load_table("db.t"))
-
-    with at_commits(before=once):
-        yield
-
-
-@pytest.mark.parametrize("operation", ["expire_snapshots", "PyIceberg's expiry", "shred"])
-def test_a_tag_that_others_make_meanwhile_does_not_go_with_its_snapshot(warehouse: Path, aws: AwsServer, operation: str) -> None:
-    catalog = encrypted_sql_catalog(warehouse, aws, INTERRUPTED)
-    table = new_table(catalog, appends=[pa.table({"id": [number]}) for number in (1, 2, 3)])
-    first = table.snapshots()[0].snapshot_id
-    refused = nullcontext() if operation == "expire_snapshots" else pytest.raises((CommitFailedException, ConfigurationError), match="kept")
-
-    with refused, first_of_another(warehouse, aws, lambda other: other.manage_snapshots().create_tag(first, "kept").commit()):
-        OPERATIONS[operation](table)
-
-    assert ids(table.refresh(), snapshot_id=table.metadata.refs["kept"].snapshot_id) == [1]
-
-
 def test_snapshots_that_others_expire_meanwhile_are_no_error_of_an_expiry(warehouse: Path, aws: AwsServer) -> None:
     catalog = encrypted_sql_catalog(warehouse, aws, INTERRUPTED)
     table = new_table(catalog, appends=[pa.table({"id": [number]}) for number in (1, 2, 3)])
     first = table.snapshots()[0].snapshot_id
 
-    with first_of_another(warehouse, aws, lambda other: other.maintenance.expire_snapshots().by_id(first).commit()):
+    def expired_by_another() -> None:
+        encrypted_sql_catalog(warehouse, aws).load_table("db.t").maintenance.expire_snapshots().by_id(first).commit()
+
+    with at_commits(before=once(expired_by_another)):
         assert first not in expire_snapshots(table, LATER, delete_below=[table.location()]).snapshots
     assert len(table.refresh().snapshots()) == 1

@@ -30,7 +30,7 @@ from tablecrypt.table.table import EncryptedTable
 from tablecrypt_catalog import EncryptedSqlCatalog
 from tests.support import write_only_kms
 from tests.support.aws import AwsServer
-from tests.support.interrupted_catalog import INTERRUPTED, at_commits
+from tests.support.interrupted_catalog import INTERRUPTED, at_commits, once
 from tests.support.protected_tables import COLUMN_KEY, OTHER_COLUMN_KEY, clients, declare, loaded, persons, protected_table
 from tests.support.shares import LINEAGE, NORTH, Partner, in_order
 from tests.support.tables import (
@@ -301,9 +301,8 @@ def test_shredding_a_shared_column_all_the_same_is_not_complete(table: Encrypted
 
 def test_shredding_a_column_that_is_shared_meanwhile_destroys_no_key(tmp_path: Path, aws: AwsServer, secret: str, partner: Partner) -> None:
     table = protected(encrypted_sql_catalog(tmp_path, aws, INTERRUPTED), secret)
-    left = [lambda: with_column(reload(table), partner)]
 
-    with pytest.raises(SharedFilesError, match="while this ran"), at_commits(before=lambda: left and left.pop()()):
+    with pytest.raises(SharedFilesError, match="while this ran"), at_commits(before=once(lambda: with_column(reload(table), partner))):
         shred_column(table, "note")
 
     assert None not in reload(table).scan().to_arrow()["note"].to_pylist()

@@ -19,7 +19,7 @@ from tablecrypt.table.shares import named_records
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt_catalog import EncryptedSqlCatalog
 from tests.support.aws import AwsServer
-from tests.support.interrupted_catalog import INTERRUPTED, at_commits
+from tests.support.interrupted_catalog import INTERRUPTED, at_commits, once
 from tests.support.restricting_server import RestrictingServer
 from tests.support.shares import PARTNER_KEY, record_of, shared
 from tests.support.tables import (
@@ -91,17 +91,6 @@ def test_expiry_takes_shared_files_when_it_is_to_break_shares(table: EncryptedTa
 def interrupted(tmp_path: Path, aws: AwsServer) -> EncryptedTable:
     """A table of a catalog that stops at commits."""
     return new_table(encrypted_sql_catalog(tmp_path, aws, INTERRUPTED), appends=[rows(0)])
-
-
-def once(act: Callable[[], object]) -> Callable[[], None]:
-    """Only the first time: what it does commits too."""
-    left = [act]
-
-    def run() -> None:
-        if left:
-            left.pop()()
-
-    return run
 
 
 def test_a_share_that_is_remembered_while_snapshots_expire_keeps_its_files(interrupted: EncryptedTable) -> None:

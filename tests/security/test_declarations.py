@@ -34,7 +34,7 @@ from tablecrypt.table.updates import AddEncryptionKeyUpdate, RemoveEncryptionKey
 from tablecrypt_catalog import EncryptedSqlCatalog
 from tablecrypt_catalog.table_encryption import encryption_manager
 from tests.support.edited_metadata import edit_json
-from tests.support.interrupted_catalog import InterruptedCatalog, at_commits
+from tests.support.interrupted_catalog import InterruptedCatalog, at_commits, once
 from tests.support.lying_rest_server import LyingRestServer
 from tests.support.protected_tables import (
     COLUMN_KEY,
@@ -244,9 +244,9 @@ def test_a_column_comes_back_after_no_rows_that_land_meanwhile(tmp_path: Path) -
     protected_table(both.payroll, appends=[ROWS], **{"encryption.column-keys": f"{COLUMN_KEY}: ssn"})
     with loaded(both.payroll).update_schema() as change:
         change.delete_column("ssn")
-    late = [lambda: loaded(both.analyst).append(pa.table({"id": [3]}))]
 
-    with at_commits(before=lambda: late and late.pop()()), pytest.raises(CommitFailedException, match="since it was brought back"):
+    late = once(lambda: loaded(both.analyst).append(pa.table({"id": [3]})))
+    with at_commits(before=late), pytest.raises(CommitFailedException, match="since it was brought back"):
         undelete(both.payroll)
 
     undelete(both.payroll)

@@ -20,7 +20,7 @@ from pyiceberg.types import LongType
 from tablecrypt import maintenance as m
 from tablecrypt.errors import ColumnKeyDeniedError, TablecryptError
 from tablecrypt.table.table import EncryptedTable
-from tests.support.interrupted_catalog import InterruptedCatalog, at_commits
+from tests.support.interrupted_catalog import InterruptedCatalog, at_commits, once
 from tests.support.protected_tables import Clients, clients, loaded, opened_by_table_key, protected_table
 from tests.support.protection_changes import columns, mask, shred
 from tests.support.restricting_server import RestrictingServer
@@ -108,12 +108,10 @@ def _operate(both: Clients, table: EncryptedTable, operation: str, change: str) 
     allowed: list[set[str]] = []
 
     def meanwhile() -> None:
-        if not allowed:
-            allowed.append(set())
-            CHANGES[change](loaded(both.payroll))
-            allowed[0] |= _findings(loaded(both.payroll))
+        CHANGES[change](loaded(both.payroll))
+        allowed.append(_findings(loaded(both.payroll)))
 
-    with at_commits(before=meanwhile):
+    with at_commits(before=once(meanwhile)):
         try:
             OPERATIONS[operation](table)
         except (CommitFailedException, ValidationException, TablecryptError) as error:

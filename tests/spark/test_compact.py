@@ -21,7 +21,7 @@ from tablecrypt.errors import ConfigurationError
 from tablecrypt.maintenance import Progress
 from tablecrypt.table.table import EncryptedTable
 from tests.spark.conftest import Lake
-from tests.support.interrupted_catalog import INTERRUPTED, at_commits
+from tests.support.interrupted_catalog import INTERRUPTED, at_commits, once
 from tests.support.java import JavaOracle
 from tests.support.plaintext import CANARY
 from tests.support.tables import folder_of
@@ -168,16 +168,13 @@ def test_deletes_are_applied_where_that_is_asked(spark: SparkSession, lake: Lake
 
 
 def test_a_delete_meanwhile_is_a_conflict_that_loses_nothing(spark: SparkSession, lake: Lake, table: EncryptedTable) -> None:
-    deletes = ["id = 7"]
-
-    def another() -> None:
-        if deletes:
-            lake.catalog.load_table(NAME).delete(deletes.pop())
-
     expected = [row for row in content(table) if row["id"] != 7]
     known = stored(table)
 
-    with at_commits(before=another), pytest.raises(ValidationException, match="were deleted meanwhile"):
+    with (
+        at_commits(before=once(lambda: lake.catalog.load_table(NAME).delete("id = 7"))),
+        pytest.raises(ValidationException, match="were deleted meanwhile"),
+    ):
         tcs.compact(spark, lake.identifier(NAME), sort_by=["id"], catalog_properties=lake.properties | INTERRUPTED)
 
     assert content(table) == expected

@@ -18,7 +18,7 @@ from tablecrypt.spark.read import ReadJob, python_rows
 from tablecrypt.spark.tables import PlannedRead
 from tests.spark.conftest import Lake
 from tests.support.driver_only_kms import for_this_process
-from tests.support.interrupted_catalog import INTERRUPTED, at_commits
+from tests.support.interrupted_catalog import INTERRUPTED, at_commits, once
 from tests.support.plaintext import CANARY
 from tests.support.tables import data_files
 
@@ -118,16 +118,10 @@ def test_a_table_whose_schema_changes_under_the_job_is_left_as_it_is(spark: Spar
 
 
 def test_a_commit_beside_the_job_keeps_its_rows(spark: SparkSession, lake: Lake, table: Table) -> None:
-    others = [pa.table({"id": [-1], "note": [CANARY]}, schema=SCHEMA.as_arrow())]
-
-    def another() -> None:
-        if others:
-            lake.catalog.load_table("db.rows").append(others.pop())
-
-    with at_commits(before=another):
+    row = pa.table({"id": [-1], "note": [CANARY]}, schema=SCHEMA.as_arrow())
+    with at_commits(before=once(lambda: lake.catalog.load_table("db.rows").append(row))):
         tcs.write_table(source(spark), lake.identifier("db.rows"), path="python", catalog_properties=lake.properties | INTERRUPTED)
 
-    assert not others
     assert sorted(table.refresh().scan().to_arrow()["id"].to_pylist()) == list(range(-1, 100_000))
 
 

@@ -16,7 +16,7 @@ from pyiceberg.types import DoubleType, LongType, NestedField, TimestamptzType
 import tablecrypt.spark as tcs
 from tablecrypt.errors import ConfigurationError
 from tests.spark.conftest import Lake
-from tests.support.interrupted_catalog import INTERRUPTED, at_commits
+from tests.support.interrupted_catalog import INTERRUPTED, at_commits, once
 from tests.support.plaintext import CANARY
 from tests.support.tables import BY_REGION, REGION_SCHEMA, current_snapshot, data_files, summary_of
 
@@ -167,12 +167,7 @@ def test_merge_keys_that_cannot_be_compared_are_refused(spark: SparkSession, lak
 def test_a_merge_beside_another_that_changed_its_rows_commits_nothing(spark: SparkSession, lake: Lake, write: Any, name: str) -> None:
     table = lake.catalog.create_table("db.rows", REGION_SCHEMA, properties=KEY)
     write(frame(spark, 0, 20))
-    deletes = ["id = 5"]
-
-    def another() -> None:
-        if deletes:
-            lake.catalog.load_table("db.rows").delete(deletes.pop())
-
+    another = once(lambda: lake.catalog.load_table("db.rows").delete("id = 5"))
     with at_commits(before=another), pytest.raises(ValidationException):
         tcs.write_table(
             frame(spark, 5, 5, "new"), name, "merge", path="python", keys=["id"], catalog_properties=lake.properties | INTERRUPTED

@@ -48,3 +48,14 @@ def at_commits(*, before: Callable[[], object] | None = None, after: Callable[[]
     finally:
         _before.clear()
         _after.clear()
+
+
+def once(act: Callable[[], object]) -> Callable[[], None]:
+    """Only at the first commit: what it does may commit too."""
+    left = [act]
+
+    def first() -> None:
+        if left:
+            left.pop()()
+
+    return first

@@ -22,7 +22,7 @@ from tablecrypt.maintenance import compact, reencrypt
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt_catalog import EncryptedSqlCatalog
 from tests.support import denying_kms
-from tests.support.interrupted_catalog import InterruptedCatalog, at_commits
+from tests.support.interrupted_catalog import InterruptedCatalog, at_commits, once
 from tests.support.protected_tables import (
     EMAIL,
     SSN,
@@ -344,13 +344,11 @@ def test_files_that_wait_for_their_commit_keep_their_column_keys_when_the_table_
     for number in range(3):
         table.append(persons(*(2 * number, 2 * number + 1)).set_column(5, "note", [["a", "b"]]))
     declare(table, "pii: ssn")
-    faster = [CommitFailedException("others were faster")]
 
-    def refuse_once() -> None:
-        if faster:
-            raise faster.pop()
+    def refuse() -> None:
+        raise CommitFailedException("others were faster")
 
-    with at_commits(before=refuse_once):
+    with at_commits(before=once(refuse)):
         done = compact(table, rewrite_all=True, partial_progress=1, workers=1)
     assert (len(done.conflicts), done.groups) == (1, 1)
     fresh = loaded(both.payroll, table.name())

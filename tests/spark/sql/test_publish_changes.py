@@ -23,7 +23,7 @@ from tablecrypt.table.snapshots import CommitOptions
 from tablecrypt.table.transaction import EncryptedTransaction
 from tablecrypt.table.updates import SnapshotGoneError
 from tests.support.aws import AwsServer
-from tests.support.interrupted_catalog import InterruptedCatalog, at_commits
+from tests.support.interrupted_catalog import InterruptedCatalog, at_commits, once
 from tests.support.plaintext import CANARY
 from tests.support.tables import MASTER_KEY, encrypted_sql_catalog, ids
 
@@ -97,13 +97,8 @@ def test_what_another_session_publishes_meanwhile_is_published_once(table: Table
     snapshot_id = staged(table, 1, "load-7")
     table.append(rows(5))
     arguments = {"wap_id": "load-7"} if procedure == "publish_changes" else {"snapshot_id": snapshot_id}
-    done: list[str] = []
 
-    def publish_first() -> None:
-        if not done:
-            done.append("begun")
-            call(table, "publish_changes", wap_id="load-7")
-
+    publish_first = once(lambda: call(table, "publish_changes", wap_id="load-7"))
     with at_commits(before=publish_first), pytest.raises(ValidationException, match="has these changes already"):
         call(table, procedure, **arguments)
 
@@ -134,13 +129,8 @@ def test_what_is_expired_or_shredded_meanwhile_is_not_published(table: Table, pr
     snapshot_id = staged(table, 1, "load-7")
     table.append(rows(5))
     arguments = {"wap_id": "load-7"} if procedure == "publish_changes" else {"snapshot_id": snapshot_id}
-    done: list[str] = []
 
-    def remove_first() -> None:
-        if not done:
-            done.append("begun")
-            remove(table.catalog.load_table("db.t"))
-
+    remove_first = once(lambda: remove(table.catalog.load_table("db.t")))
     with at_commits(before=remove_first), pytest.raises(SnapshotGoneError, match=f"snapshot {snapshot_id} is gone"):
         call(table, procedure, **arguments)
 
@@ -152,19 +142,12 @@ def test_rows_of_one_file_that_were_written_twice_are_published_once(table: Tabl
     copied(table, 1, "load-7")
     copied(table, 1, "load-8")
     table.append(rows(5))
-    done: list[str] = []
-
-    def copy_first() -> None:
-        if not done:
-            done.append("begun")
-            copied(table, 1)
-
     if first == "another id":
         call(table, "publish_changes", wap_id="load-8")
     elif first == "the main branch":
         copied(table, 1)
 
-    meanwhile = copy_first if first.endswith("meanwhile") else None
+    meanwhile = once(lambda: copied(table, 1)) if first.endswith("meanwhile") else None
     with at_commits(before=meanwhile), pytest.raises(AlreadyAddedError, match="the main branch has rows of 1 of the files") as refused:
         call(table, "publish_changes", wap_id="load-7")
 
