@@ -15,8 +15,9 @@ Work items of a runner, and their results:
     key     = length, 4 bytes LE | StandardKeyMetadata
 
 The bytes hold DEKs in the clear. A driver that opens what an executor sent takes plain values, and of classes only those that hold values:
-dataclasses, enums and errors of this package and of the function's own, and dates, decimals and uuids. So nothing in a result is called
-that could do anything on the driver. A pickle that asks for more memory than it has bytes is refused before it is opened.
+dataclasses, enums and errors of this package and of the function's own, which the driver has imported, and dates, decimals and uuids. So
+nothing in a result is called that could do anything on the driver, nothing is imported, and nothing that the driver had before is changed:
+neither a class nor a member of an enum. A pickle that asks for more memory than it has bytes is refused before it is opened.
 
 Raises FormatError for bytes that are not such a message, and for a class that is not taken.
 """
@@ -27,11 +28,12 @@ import io
 import pickle
 import pickletools
 import struct
+import sys
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, is_dataclass
 from enum import Enum
 from functools import cache, partial
-from typing import Any, Final, TypeAlias, get_args, get_type_hints
+from typing import Any, ClassVar, Final, TypeAlias, get_args, get_type_hints
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -40,6 +42,7 @@ from pyroaring import BitMap64
 
 from tablecrypt._bytes import ByteReader, frame
 from tablecrypt._parsed_json import problem_of
+from tablecrypt.arguments import described
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import FormatError, TablecryptError
 
@@ -217,9 +220,7 @@ def _decode(content: bytes, packages: frozenset[str] | None) -> list[WorkItem]:
     for _ in range(count):
         index, kind = reader.unpack(_ITEM)
         pickled = reader.frame()
-        if packages is not None:
-            _refuse_claims(pickled)
-        value = _ValueUnpickler(pickled, packages).load()
+        value = pickle.loads(pickled) if packages is None else _value_of(pickled, packages)
         if (kind == _ERROR) != isinstance(value, TablecryptError):
             raise FormatError(f"work item {index} says kind {kind} of a {type(value).__name__}")
 
@@ -230,6 +231,11 @@ def _decode(content: bytes, packages: frozenset[str] | None) -> list[WorkItem]:
     reader.check_exhausted()
 
     return items
+
+
+def _value_of(pickled: bytes, packages: frozenset[str]) -> Any:
+    _refuse_claims(pickled)
+    return _ValueUnpickler(pickled, packages).load()
 
 
 def _refuse_claims(pickled: bytes) -> None:
@@ -244,21 +250,84 @@ def _refuse_claims(pickled: bytes) -> None:
             raise FormatError(f"an executor's result of {len(pickled)} bytes remembers a value under number {argument}")
 
 
-class _ValueUnpickler(pickle.Unpickler):
-    """Accepts classes that hold values, and no functions."""
+def _holds_values(found: type) -> bool:
+    return is_dataclass(found) or issubclass(found, (Enum, TablecryptError))
 
-    def __init__(self, content: bytes, packages: frozenset[str] | None) -> None:
+
+def _below_top(unpickler: Any) -> Any:
+    return unpickler.stack[-2]
+
+
+def _below_top_two(unpickler: Any) -> Any:
+    return unpickler.stack[-3]
+
+
+def _below_mark(unpickler: Any) -> Any:
+    return unpickler.metastack[-1][-1]
+
+
+def _is_own(changed: object) -> bool:
+    """Whether the pickle made it. A class or a member of an enum was there before, and its attributes are what this program does."""
+    return not isinstance(changed, (type, Enum))
+
+
+def _is_a(kind: type) -> Callable[[object], bool]:
+    return lambda value: isinstance(value, kind)
+
+
+_GUARDS: Final[Mapping[bytes, tuple[str, Callable[[Any], Any], Callable[[object], bool]]]] = {
+    pickle.BUILD: ("changes", _below_top, _is_own),
+    # Other classes may have methods of these names, which do more than to hold a value.
+    pickle.APPEND: ("changes", _below_top, _is_a(list)),
+    pickle.APPENDS: ("changes", _below_mark, _is_a(list)),
+    pickle.ADDITEMS: ("changes", _below_mark, _is_a(set)),
+    pickle.SETITEM: ("changes", _below_top_two, _is_a(dict)),
+    pickle.SETITEMS: ("changes", _below_mark, _is_a(dict)),
+    pickle.REDUCE: ("calls", _below_top, _is_a(type)),
+}
+"""What a step of a pickle does, to which value on the stack, and whether it may."""
+_NEVER_WRITTEN: Final = frozenset({pickle.INST[0], pickle.OBJ[0]})
+"""Steps of the first protocols that call something, too."""
+
+
+def _guarded(step: bytes) -> Callable[[Any], None]:
+    does, on, may = _GUARDS[step]
+    take: Callable[[Any], None] = pickle._Unpickler.dispatch[step[0]]
+
+    def checked(unpickler: Any) -> None:
+        if not may(on(unpickler)):
+            raise FormatError(f"an executor's result {does} {described(on(unpickler))}, which is not for it to do")
+        take(unpickler)
+
+    return checked
+
+
+class _ValueUnpickler(pickle._Unpickler):
+    """Accepts classes that hold values, and no functions, and changes nothing that it has not made.
+
+    It is the unpickler that is written in Python: the one in C lets nobody look at its steps.
+    """
+
+    dispatch: ClassVar = {
+        **{step: take for step, take in pickle._Unpickler.dispatch.items() if step not in _NEVER_WRITTEN},
+        **{step[0]: _guarded(step) for step in _GUARDS},
+    }
+
+    def __init__(self, content: bytes, packages: frozenset[str]) -> None:
         super().__init__(io.BytesIO(content))
         self._packages = packages
 
     def find_class(self, module: str, name: str) -> Any:
-        if self._packages is None or name in _VALUE_CLASSES.get(module, ()):
+        """Return a class that holds values."""
+        if name in _VALUE_CLASSES.get(module, ()):
             return super().find_class(module, name)
 
-        if module.partition(".")[0] in self._packages:
+        # A module that is imported runs, and `tablecrypt.__main__` is the command, with the arguments of the driver.
+        if module.partition(".")[0] in self._packages and module in sys.modules:
             found = super().find_class(module, name)
-            # A pickle calls what it names, with arguments of its sender's choice: a function of the package could delete files here.
-            if isinstance(found, type) and (is_dataclass(found) or issubclass(found, (Enum, TablecryptError))):
+            # A pickle calls what it names, with arguments of its sender's choice: a function of the package could delete files here, and
+            # what a module imports may be of any package.
+            if isinstance(found, type) and found.__module__ == module and _holds_values(found):
                 return found
 
         raise FormatError(f"an executor's result holds {module}.{name}, which is not a class that may hold values")

@@ -6,6 +6,7 @@ import dataclasses
 import datetime as dt
 import os
 import pickle
+import sys
 import uuid
 from decimal import Decimal
 from functools import partial
@@ -17,6 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyroaring import BitMap64
 
+from tablecrypt._bytes import frame
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.engines.job_messages import (
@@ -31,8 +33,12 @@ from tablecrypt.engines.job_messages import (
     value_type_of,
 )
 from tablecrypt.errors import FormatError, KmsAccessDeniedError, TamperedFileError
+from tablecrypt.kms.resilient import AllowedKeys
 from tablecrypt.maintenance import Progress
+from tablecrypt.maintenance._audit.findings import Severity
+from tablecrypt.maintenance._relocate_files import PathMap
 from tablecrypt.maintenance._verify.files import FileFindings, Problem
+from tablecrypt.maintenance.compaction import Compaction
 from tablecrypt.maintenance.runner import FileDone
 from tests.support.mutations import arbitrary, mutations
 from tests.support.parsers import seeds_of
@@ -234,6 +240,75 @@ def test_a_class_of_another_package_is_refused() -> None:
     assert decode_items(content, OWN)
     with pytest.raises(FormatError, match=r"tablecrypt\.engines\.job_messages\.WorkItem, which is not a class"):
         decode_items(content, frozenset({"tests"}))
+
+
+def named(module: str, name: str) -> bytes:
+    """The part of a pickle that names a class."""
+    return pickle.GLOBAL + f"{module}\n{name}\n".encode()
+
+
+def sent(pickled: bytes) -> bytes:
+    """A result of an executor that made the pickle by hand."""
+    content = encode_items([WorkItem(0, 1)])
+    honest = frame(pickle.dumps(1))
+    assert content.count(honest) == 1
+    return content.replace(honest, frame(pickled))
+
+
+ALLOWED = named(AllowedKeys.__module__, "AllowedKeys")
+SEVERITY = named(Severity.__module__, "Severity")
+ATTRIBUTES = pickle.MARK + pickle.NONE + pickle.EMPTY_DICT + pickle.dumps("allows", 0)[:-1] + ALLOWED + pickle.SETITEM + pickle.TUPLE
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        pytest.param(ALLOWED + ATTRIBUTES + pickle.BUILD, id="a class"),
+        pytest.param(
+            SEVERITY + pickle.dumps((Severity.ERROR.value,), 0)[:-1] + pickle.REDUCE + pickle.dumps({"name": "low"}, 0)[:-1] + pickle.BUILD,
+            id="a member of an enum",
+        ),
+        pytest.param(named(Compaction.__module__, "Compaction") + pickle.NONE + pickle.APPEND, id="what is no list"),
+        pytest.param(named(Compaction.__module__, "Compaction") + pickle.MARK + pickle.NONE + pickle.APPENDS, id="what is no list, twice"),
+        pytest.param(named(Compaction.__module__, "Compaction") + pickle.MARK + pickle.NONE + pickle.ADDITEMS, id="what is no set"),
+        pytest.param(named(Compaction.__module__, "Compaction") + pickle.NONE * 2 + pickle.SETITEM, id="what is no mapping"),
+        pytest.param(
+            named(Compaction.__module__, "Compaction") + pickle.MARK + pickle.NONE * 2 + pickle.SETITEMS, id="what is no mapping, twice"
+        ),
+    ],
+)
+def test_a_result_changes_nothing_of_the_driver(changes: bytes) -> None:
+    before = dict(vars(AllowedKeys)), dict(vars(Severity.ERROR))
+
+    with pytest.raises(FormatError, match="changes"):
+        decode_items(sent(changes + pickle.POP + pickle.dumps(1, 0)), OWN)
+
+    assert (dict(vars(AllowedKeys)), dict(vars(Severity.ERROR))) == before
+
+
+def test_only_classes_are_called() -> None:
+    """An instance may be of a class whose instances can be called."""
+    path_map = named(PathMap.__module__, "PathMap") + pickle.EMPTY_TUPLE + pickle.NEWOBJ
+
+    with pytest.raises(FormatError, match="calls a PathMap, which is not for it to do"):
+        decode_items(sent(path_map + pickle.EMPTY_TUPLE + pickle.REDUCE + pickle.STOP), OWN)
+
+
+@pytest.mark.parametrize("module", ["tablecrypt.__main__", "tablecrypt.cli.__main__"])
+def test_a_result_has_nothing_imported(module: str) -> None:
+    """A module runs when it is imported, and these two are the command."""
+    assert module not in sys.modules
+
+    with pytest.raises(FormatError, match=f"holds {module}.main, which is not a class"):
+        decode_items(sent(named(module, "main") + pickle.STOP), OWN)
+
+    assert module not in sys.modules
+
+
+@pytest.mark.parametrize(("module", "name"), [(decode_items.__module__, "Enum"), ("tablecrypt.table.partitions", "PartitionFieldValue")])
+def test_a_class_that_a_module_only_imports_is_refused(module: str, name: str) -> None:
+    with pytest.raises(FormatError, match=f"holds {module}.{name}, which is not a class"):
+        decode_items(sent(named(module, name) + pickle.STOP), OWN)
 
 
 def test_a_value_is_not_taken_for_an_error() -> None:
