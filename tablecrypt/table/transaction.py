@@ -38,7 +38,7 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.typedef import EMPTY_DICT, Properties, Record, TableVersion
 from pyiceberg.utils.concurrent import ExecutorFactory
 
-from tablecrypt.arguments import check_switches, described, names_of
+from tablecrypt.arguments import check_switches, checked_arguments, names_of
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import ConfigurationError, PlaintextRefusedError
 from tablecrypt.files.encrypting_file_io import refuse_restricted
@@ -332,6 +332,7 @@ class EncryptedTransaction(TransactionAdapter):
         if known := sorted(set(file_paths).intersection(live)):
             raise AlreadyAddedError(f"Cannot add files that are already referenced by table, files: {', '.join(known)}")
 
+    @checked_arguments()
     def set_properties(self, properties: Properties = EMPTY_DICT, **kwargs: object) -> Transaction:
         """Set table properties.
 
@@ -341,9 +342,6 @@ class EncryptedTransaction(TransactionAdapter):
                 as declared, or format-version is not 3.
             KeyNotFoundError, KmsError: the key service does not wrap under the master key of a column that is declared.
         """
-        asked: object = properties
-        if not isinstance(asked, Mapping):
-            raise ConfigurationError(f"properties is {described(asked)}; it must be a mapping of names")
         given = {**properties, **kwargs}
         # As in Java it says what the metadata is, and is none of its properties: stored as one it would change nothing.
         if (version := given.pop(TableProperties.FORMAT_VERSION, None)) is not None:
