@@ -57,7 +57,7 @@ def atomic_file(
             yield file
     else:
         beside = path.with_name(f"{path.name}.new") if until_named == "exclusive" else _hidden(path)
-        with _named(beside, path, mode, durable) as file:
+        with _named(beside, path, replace, mode, durable) as file:
             yield file
 
     if durable:
@@ -78,7 +78,7 @@ def _unnamed(descriptor: int, path: Path, replace: bool, durable: bool) -> Itera
 
 
 @contextmanager
-def _named(beside: Path, path: Path, mode: int, durable: bool) -> Iterator[BinaryIO]:
+def _named(beside: Path, path: Path, replace: bool, mode: int, durable: bool) -> Iterator[BinaryIO]:
     # O_EXCL follows no link that lies there already, and the mode is set before the first byte: no moment to read a key file.
     descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     try:
@@ -91,9 +91,19 @@ def _named(beside: Path, path: Path, mode: int, durable: bool) -> Iterator[Binar
         finally:
             os.close(descriptor)
 
-        beside.replace(path)
-    finally:
+        _move(beside, path, replace)
+    # Only now: once the file has its name, what is here is the next writer's.
+    except BaseException:
         beside.unlink(missing_ok=True)
+        raise
+
+
+def _move(beside: Path, path: Path, replace: bool) -> None:
+    # A move takes the place of whatever came meanwhile, so the name is made first, for a moment of an empty file. Not every file system
+    # without unnamed files has links.
+    if not replace:
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _PRIVATE))
+    beside.replace(path)
 
 
 def _open_unnamed(folder: Path, mode: int) -> int | None:

@@ -93,9 +93,9 @@ def test_a_file_that_is_there_is_not_replaced_unless_it_may_be(tmp_path: Path, p
     assert (refused.value.filename, target.read_bytes(), list(tmp_path.iterdir())) == (str(target), b"theirs", [target])
 
 
-def test_a_file_that_came_meanwhile_is_not_replaced(tmp_path: Path) -> None:
+def test_a_file_that_came_meanwhile_is_not_replaced(tmp_path: Path, place: Place) -> None:
     target = tmp_path / "file"
-    with pytest.raises(FileExistsError), atomic_file(target, replace=False) as file:
+    with pytest.raises(FileExistsError), atomic_file(target, replace=False, until_named=place) as file:
         file.write(b"ours")
         target.write_bytes(b"theirs")
     assert target.read_bytes() == b"theirs"
@@ -110,6 +110,17 @@ def test_of_two_exclusive_writers_one_is_refused(tmp_path: Path) -> None:
         assert Path(refused.value.filename) == tmp_path / "file.new"
         first.write(b"first")
     assert target.read_bytes() == b"first"
+
+
+def test_a_writer_that_is_done_does_not_remove_what_the_next_one_writes(tmp_path: Path) -> None:
+    """The next one may begin as soon as the file has its name: its half of a file would get the name of a third one's."""
+    removed: list[Path] = []
+    with (
+        observed(Path.unlink, lambda names: removed.append(names["self"])),
+        atomic_file(tmp_path / "file", until_named="exclusive") as file,
+    ):
+        file.write(b"ours")
+    assert removed == []
 
 
 def test_a_durable_file_is_flushed_before_it_has_its_name_and_its_folder_after(tmp_path: Path, place: Place) -> None:
