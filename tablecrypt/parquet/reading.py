@@ -65,6 +65,8 @@ from tablecrypt.printable import one_line
 
 _FOOTER_GUESS: Final = 64 * 1024
 """A reader that fetches so much of the end at once, to have the footer with it, meets zeros before the footer and no chunk."""
+_BY_POSITION: Final = "FieldPath("
+"""In the text of an expression that refers to a column by its position."""
 
 
 @checked_arguments(but=("keys",))
@@ -230,6 +232,9 @@ def _needed(schema: pa.Schema, columns: list[str] | None, expression: pc.Express
     chosen = {name if name in own else name.partition(".")[0] for name in columns}
     if expression is None:
         return chosen
+    # Which columns it refers to by position nobody tells, and of one whose key it lacks Arrow waits for statistics without end.
+    if _BY_POSITION in str(expression):
+        return own
 
     return chosen | {name for name in own if _refers_to(expression, name, schema)}
 

@@ -54,6 +54,8 @@ SELECTIONS: list[dict[str, Any]] = [
     {"columns": ["name", "id"], "filters": (pc.field("id") < 5) | pc.field("name").is_null()},
     {"filters": [[("id", "<", 5)], [("ratio", ">", 19.0)]]},
     {"filters": pc.field("id") > 1000},
+    {"columns": ["ratio"], "filters": pc.field(0).is_valid()},
+    {"columns": ["tags"], "filters": pc.field(0).is_valid() & (pc.field("ratio") > 10.0)},
     {"columns": ["ratio"], "use_threads": False},
 ]
 
@@ -101,7 +103,8 @@ def test_what_is_no_filter_is_refused(filters: Any) -> None:
 
 
 def test_a_column_is_locked_without_its_key() -> None:
-    for selection in ({}, {"columns": ["id"]}, {"columns": ["ratio"], "filters": [("id", "=", 1)]}):
+    of_filter: list[Any] = [[("id", "=", 1)], pc.field(0).is_valid()]
+    for selection in ({}, {"columns": ["id"]}, *({"columns": ["ratio"], "filters": filters} for filters in of_filter)):
         with pytest.raises(KeyNotFoundError, match="the key of column id is needed"):
             read_table(DATA, WITHOUT_ID, **selection)
     assert read_table(DATA, WITHOUT_ID, ["name", "ratio"]) == TABLE.select(["name", "ratio"])
