@@ -59,6 +59,7 @@ from tablecrypt.parquet.structs import (
     FileMetaData,
     RowGroup,
 )
+from tablecrypt.parquet.text_columns import without_views
 from tablecrypt.parquet.thrift import Struct
 from tablecrypt.parquet.uniform import UniformParquetFile
 from tablecrypt.printable import one_line
@@ -135,12 +136,12 @@ def read_schema(source: Any, keys: FileKeys, *, location: str | None = None) -> 
 
 
 def arrow_schema(layout: FileLayout) -> pa.Schema:
-    """What pyarrow makes of the schema in the footer."""
+    """What pyarrow makes of the schema in the footer, but for views, which it can neither compare nor filter."""
     metadata = layout.metadata.copy(without=ENCRYPTION_IN_FOOTER)
     metadata.set(FileMetaData.ROW_GROUPS, thrift.LIST, [])
     metadata.set(FileMetaData.NUM_ROWS, thrift.I64, 0)
     with _decoding(layout.location):
-        return pq.read_schema(pa.BufferReader(PLAIN_MAGIC + plain_end(metadata)))
+        return without_views(pq.read_schema(pa.BufferReader(PLAIN_MAGIC + plain_end(metadata))))
 
 
 def _is_uniform(layout: FileLayout, columns: Set[str]) -> bool:

@@ -112,6 +112,18 @@ def test_a_column_is_locked_without_its_key() -> None:
         decrypt(DATA, io.BytesIO(), WITHOUT_ID)
 
 
+@pytest.mark.parametrize("keys", [FileKeys(FOOTER_KEY), FileKeys(FOOTER_KEY, {"text": ID_KEY})], ids=["one key", "a column's own key"])
+@pytest.mark.parametrize("filters", [None, pc.field("text") == "b", pc.field("s", "raw") == b"y", pc.field("id") > 1], ids=str)
+def test_columns_of_views_are_filtered_as_plain_text_is(keys: FileKeys, filters: pc.Expression | None) -> None:
+    plain = pa.table({"text": ["a", "b", None], "s": [{"raw": b"x"}, {"raw": b"y"}, None], "id": [1, 2, 3]})
+    views = plain.cast(pa.schema({"text": pa.string_view(), "s": pa.struct({"raw": pa.binary_view()}), "id": pa.int64()}))
+    data = encrypted(plain_file(views), keys)
+    wanted = plain if filters is None else plain.filter(filters)
+    for rows in (read_table(data, keys, filters=filters), dataset(data, keys).to_table(filter=filters)):
+        assert rows.schema == read_schema(data, keys)
+        assert rows.to_pylist() == wanted.to_pylist()
+
+
 def test_a_field_of_a_struct_is_a_column_as_in_pyarrow() -> None:
     table = pa.table({"s": pa.array([{"a": 1, "b": "x", "c": {"d": [2]}}] * 5), "t.u": pa.array([4] * 5)})
     plaintext = plain_file(table)
