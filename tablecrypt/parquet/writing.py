@@ -564,6 +564,7 @@ class EncryptedParquetWriter:
         self._options = options
         self._file_length: int | None = None
         self._closed = False
+        self._broken = False
         # Options that pyarrow refuses and keys that name no column are found here, before anything is written.
         empty = self._plaintext(schema.empty_table(), None)
         encryption = FileEncryption(required_keys(keys), "the new Parquet file", random)
@@ -592,6 +593,8 @@ class EncryptedParquetWriter:
             raise ConfigurationError(f"a row group cannot have {row_group_size} rows")
         if self._closed:
             raise ConfigurationError("the encrypted Parquet file is closed")
+        if self._broken:
+            raise OSError("an earlier write failed: nothing more can be written to the encrypted Parquet file")
         for start in range(0, table.num_rows, row_group_size):
             self._add(self._plaintext(table.slice(start, row_group_size), row_group_size))
 
@@ -600,11 +603,13 @@ class EncryptedParquetWriter:
         self.write_table(pa.Table.from_batches([batch]))
 
     def close(self) -> None:
-        """Write the footer. It may be called twice."""
+        """Write the footer. It may be called twice. OSError when an earlier write failed: the file is not whole."""
         if self._closed:
             return
 
         try:
+            if self._broken:
+                raise OSError("an earlier write failed: the encrypted Parquet file is incomplete")
             self._file_length = self._writer.finish()
         except BaseException as error:
             self._abandon(error)
@@ -632,8 +637,13 @@ class EncryptedParquetWriter:
         return buffer.getvalue()
 
     def _add(self, plaintext: pa.Buffer) -> None:
-        with open_source(plaintext, "the new Parquet file") as source:
-            self._writer.add(plain_layout(source))
+        try:
+            with open_source(plaintext, "the new Parquet file") as source:
+                self._writer.add(plain_layout(source))
+        # Nobody knows what the sink took of a row group: a footer behind it would name places where other bytes are.
+        except BaseException:
+            self._broken = True
+            raise
 
     def _abandon(self, error: BaseException) -> None:
         self._closed = True

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tablecrypt.errors import ConfigurationError
+from tablecrypt.errors import ConfigurationError, TamperedFileError
 from tablecrypt.parquet import EncryptedParquetWriter, FileKeys, encrypt, inspect, read_table, verify, write_table
 from tests.support.modular_files import FOOTER_KEY, ID_KEY, MODES, PARTLY_PLAIN, Mode, decrypted, every_module, plain_file, sample_table
 
@@ -137,6 +137,34 @@ def test_an_exception_while_writing_leaves_no_file(tmp_path: Path) -> None:
         writer.write_table(TABLE)
     with pytest.raises(ConfigurationError, match="not finished"):
         _ = writer.file_length
+
+
+class _FullOnce(io.BytesIO):
+    """Takes nothing of one write, the one after as many as are to come first."""
+
+    def __init__(self, writes: int) -> None:
+        super().__init__()
+        self.writes = writes
+
+    def write(self, data: Any) -> int:
+        self.writes -= 1
+        if self.writes == -1:
+            raise OSError("no space is left")
+        return super().write(data)
+
+
+def test_a_file_of_which_a_write_failed_is_not_finished() -> None:
+    sink = _FullOnce(5)
+    writer = EncryptedParquetWriter(sink, TABLE.schema, KEYS)
+    with pytest.raises(OSError, match="no space"):
+        writer.write_table(TABLE)
+    with pytest.raises(OSError, match="an earlier write failed"):
+        writer.write_table(TABLE)
+    with pytest.raises(OSError, match="the encrypted Parquet file is incomplete"):
+        writer.close()
+    writer.close()
+    with pytest.raises(TamperedFileError, match="as no Parquet file does"):
+        read_table(sink.getvalue(), KEYS)
 
 
 def test_a_path_and_a_uri_get_the_whole_file(tmp_path: Path) -> None:
