@@ -93,6 +93,8 @@ _EXCLUDED: Final = {
     "metadata_collector": "the metadata of the file is encrypted with it",
     "filesystem": "give a URI or an open file as the sink",
 }
+_AT_LEAST_1: Final = ("max_rows_per_page", "write_batch_size")
+"""Options of pyarrow's: below 1 it writes without end, or ends the process."""
 STRIPPED: Final = (
     ColumnMetaData.KEY_VALUE_METADATA,
     ColumnMetaData.STATISTICS,
@@ -557,6 +559,9 @@ class EncryptedParquetWriter:
         for name, reason in _EXCLUDED.items():
             if options.get(name) is not None:
                 raise ConfigurationError(f"an encrypted Parquet file cannot be written with {name}: {reason}")
+        for name in _AT_LEAST_1:
+            if isinstance(value := options.get(name), int) and value < 1:
+                raise ConfigurationError(f"{name} is {value}; it must be at least 1")
         # Arrow finds columns by their names when it reads the file.
         if len(set(schema.names)) != len(schema.names):
             raise ConfigurationError("an encrypted Parquet file needs a different name for every column")

@@ -107,9 +107,15 @@ def test_randomness_that_is_passed_in_decides_every_byte() -> None:
 
 @pytest.mark.parametrize(
     ("options", "reason"),
-    [({"encryption_properties": "x"}, "the keys say"), ({"metadata_collector": []}, "metadata"), ({"filesystem": "s3"}, "URI")],
+    [
+        ({"encryption_properties": "x"}, "the keys say"),
+        ({"metadata_collector": []}, "metadata"),
+        ({"filesystem": "s3"}, "URI"),
+        ({"write_batch_size": 0}, "write_batch_size is 0; it must be at least 1"),
+        ({"max_rows_per_page": -1}, "max_rows_per_page is -1; it must be at least 1"),
+    ],
 )
-def test_options_that_encryption_excludes_are_refused(options: dict[str, Any], reason: str) -> None:
+def test_options_that_encryption_excludes_or_that_pyarrow_never_ends_with_are_refused(options: dict[str, Any], reason: str) -> None:
     with pytest.raises(ConfigurationError, match=reason):
         write_table(TABLE, io.BytesIO(), KEYS, **options)
 
