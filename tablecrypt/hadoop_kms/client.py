@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import quote, urlsplit
 
 import requests
+import urllib3.exceptions
 
 from tablecrypt._per_process import PerProcess
 from tablecrypt.crypto.secret import Secret
@@ -174,7 +175,8 @@ class HadoopKmsKeys(DerivingProvider):
             ):
                 content = response.raw.read(_MAX_BYTES, decode_content=True)
                 status = response.status_code
-        except (requests.RequestException, OSError) as error:
+        # urllib3's own errors come from a body that is cut, or not encoded as its headers say; ValueError from a redirect to no URL.
+        except (requests.RequestException, urllib3.exceptions.HTTPError, OSError, ValueError) as error:
             # Not chained: messages of requests quote the URL, which may hold a token.
             raise KmsUnavailableError(f"the Hadoop KMS {host} was not reached for {what} ({type(error).__name__})") from None
 

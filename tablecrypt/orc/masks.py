@@ -173,8 +173,8 @@ class Redact(Mask):
         dates      2020-05-17 → 2020-01-01    year kept; times likewise to midnight, without fraction
         bytes                 → null
 
-    Positions count characters. Times with a zone are masked in UTC, and all dates are proleptic Gregorian. The rules are those of ORC's
-    Java RedactMaskFactory.
+    What the type has no room for becomes null, such as 9.99 where all digits are behind the point. Positions count characters. Times with
+    a zone are masked in UTC, and all dates are proleptic Gregorian. The rules are those of ORC's Java RedactMaskFactory.
 
     Args:
         characters: up to ten replacements, in this order: upper-case letter X, lower-case letter x, digit 9, symbol $, punctuation .,
@@ -224,9 +224,9 @@ class Redact(Mask):
     def integer(self, value: int) -> int:
         """Redact one integer, before it wraps around in its type."""
         if self._unmasked_ranges:
-            masked = int(self._numeric_text(str(value)))
+            masked = _as_long(int(self._numeric_text(str(value))))
             # Nines in place of digits may exceed a long. Java's writer falls back to eighteen digits then.
-            return masked if -_LONG_LIMIT - 1 <= masked <= _LONG_LIMIT else int("1" * 18) * self._digit
+            return int("1" * 18) * self._digit if masked is None else masked
 
         digits = len(str(min(abs(value), _LONG_LIMIT)))
         if self._digit == 9:
@@ -312,7 +312,7 @@ class Redact(Mask):
             return lambda value: _wrap(self.integer(value), kind.bit_width)
         if pt.is_floating(kind):
             return self.double
-        return self.decimal if pt.is_decimal(kind) else None
+        return (lambda value: _fitting(self.decimal(value), kind)) if pt.is_decimal(kind) else None
 
     def _apply_to_times(self, leaf: pa.Array) -> pa.Array:
         if pt.is_date32(leaf.type):
@@ -321,7 +321,7 @@ class Redact(Mask):
         # The rule below drops fractions of a second, which a mask that keeps everything must not.
         if self._time_parts == (None,) * len(_TIME_FIELDS):
             return leaf
-        return map_values(leaf.cast(pa.int64()), lambda value: self.seconds(value // units) * units).cast(leaf.type)
+        return map_values(leaf.cast(pa.int64()), lambda value: _as_long(self.seconds(value // units) * units)).cast(leaf.type)
 
 
 def _time_replacements(time: str) -> tuple[int | None, ...]:
@@ -365,6 +365,16 @@ def _wrap(value: int, bits: int) -> int:
     """Wrap an integer around into a signed one of `bits` bits."""
     half = 1 << (bits - 1)
     return (value + half) % (1 << bits) - half
+
+
+def _as_long(value: int) -> int | None:
+    """Return an integer; None where a long has no room for it."""
+    return value if -_LONG_LIMIT - 1 <= value <= _LONG_LIMIT else None
+
+
+def _fitting(value: Decimal, kind: pa.DataType) -> Decimal | None:
+    """Return a number; None where its type has fewer digits before the point, as in Java."""
+    return value if value.is_zero() or value.adjusted() < kind.precision - kind.scale else None
 
 
 def to_civil(days: int) -> tuple[int, int, int]:

@@ -82,7 +82,7 @@ class DecodedFile:
     def __init__(self, tail: Tail, source: OrcSource, keys: KeyProvider | None, columns: Sequence[str] | None, masked: bool) -> None:
         self._location = tail.location
         self._columns = None if columns is None else list(columns)
-        self._stripes = len(tail.stripes)
+        self._rows = [stripe.information.rows for stripe in tail.stripes]
         # Outside `_translated`: an OSError of the key provider is an outage and must not pass for a damaged file.
         self._view = open_view(tail, source, keys, columns, masked)
         with self._translated():
@@ -90,13 +90,17 @@ class DecodedFile:
 
     def read(self) -> pa.Table:
         with self._translated():
-            # ORCFile forgets how many rows there are of no column, other than pyarrow.orc.read_table.
             if self._columns == []:
-                return pa.table({"": pa.nulls(self._file.nrows)}).select([])
+                return pa.Table.from_batches(self.stripes(), pa.schema([]))
             return self._file.read(columns=self._columns)
 
     def stripes(self) -> Iterator[pa.RecordBatch]:
-        for number in range(self._stripes):
+        for number, rows in enumerate(self._rows):
+            # ORCFile forgets how many rows there are of no column, other than pyarrow.orc.read_table.
+            if self._columns == []:
+                yield pa.record_batch({"": pa.nulls(rows)}).select([])
+                continue
+
             with self._translated():
                 batch = self._file.read_stripe(number, columns=self._columns)
             yield batch

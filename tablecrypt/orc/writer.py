@@ -36,6 +36,7 @@ from tablecrypt._bytes import write_all
 from tablecrypt.arguments import check_file, checked_arguments, described, names_of
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.orc.column_plan import ColumnPlan, MaskChoice, mask_table_column, plan_columns
+from tablecrypt.orc.compression import MAX_CHUNK_LENGTH
 from tablecrypt.orc.file_encryption import FileAssembly, ShadowColumns
 from tablecrypt.orc.integrity_manifest import FileHasher, IntegrityManifestWriter
 from tablecrypt.orc.key_providers import KeyProvider
@@ -55,6 +56,8 @@ WRITER_OPTIONS: Final = frozenset(
     }
 )
 """Options of pyarrow.orc.write_table that are passed on."""
+_AT_MOST: Final = {"batch_size": 2**24, "compression_block_size": MAX_CHUNK_LENGTH}
+"""With more of these pyarrow would end the process."""
 
 
 @checked_arguments(but=("keys",))
@@ -91,6 +94,9 @@ def write_table(
     if unknown := options.keys() - WRITER_OPTIONS:
         known = ", ".join(sorted(WRITER_OPTIONS))
         raise ConfigurationError(f"{', '.join(sorted(unknown))}: not an option of this writer; it takes {known}")
+    for option, most in _AT_MOST.items():
+        if isinstance(value := options.get(option), int) and value > most:
+            raise ConfigurationError(f"{option} is {value}; it must be at most {most}")
     if not hasattr(keys, "current_version"):
         given = "keys=None" if keys is None else f"keys is {described(keys)}"
         raise ConfigurationError(f"{given}: give a key provider; use pyarrow.orc to write an ORC file without encryption")

@@ -61,7 +61,8 @@ class EncryptionConfiguration:
     """How files are encrypted; see `of` for the properties behind each attribute.
 
     Raises:
-        ConfigurationError: column_keys is no mapping of master keys to columns, or what is a switch is neither True nor False.
+        ConfigurationError: column_keys is no mapping of master keys to columns, or names a column twice; or what is a switch is neither
+            True nor False.
     """
 
     footer_key: str
@@ -86,6 +87,10 @@ class EncryptionConfiguration:
             raise ConfigurationError(f"column_keys is {described(given)}; it must be a mapping of master keys to columns")
         # The letters of one name would be columns, and the column that it names would lie under the footer's key.
         object.__setattr__(self, "column_keys", {key: names_of("column_keys", columns) for key, columns in given.items()})
+        # One of the two would get the column, and whoever may use that one alone would read what the other was to protect.
+        named = [column for columns in self.column_keys.values() for column in columns]
+        if twice := sorted({column for column in named if named.count(column) > 1}):
+            raise ConfigurationError(f"column_keys names the column {twice[0]!r} twice: it has one master key")
 
     @classmethod
     def of(cls, properties: Mapping[str, str]) -> EncryptionConfiguration:
@@ -265,8 +270,8 @@ def _plaintext_columns(wanted: EncryptionConfiguration, schema: pa.Schema | None
     if schema is None:
         raise ConfigurationError(f"{COMPLETE_COLUMNS} is false: give the schema, to say which columns stay in the clear")
     # A struct with one column under a key is left out whole: its other fields are encrypted under the footer key.
-    encrypted = {column.partition(".")[0] for names in wanted.column_keys.values() for column in names}
-    return frozenset(name for name in schema.names if name not in encrypted)
+    own = frozenset(schema.names)
+    return own - {column if column in own else column.partition(".")[0] for names in wanted.column_keys.values() for column in names}
 
 
 def _column_keys(text: str) -> dict[str, tuple[str, ...]]:

@@ -172,11 +172,20 @@ class FileKeys:
             raise PlaintextRefusedError(location, f"column {'.'.join(path)} is in the clear, and plaintext_columns does not name it")
 
     def check_columns(self, paths: Iterable[tuple[str, ...]]) -> None:
-        """ConfigurationError when a name stands for no column of the file: a slip there would put a column under the wrong key."""
-        known = {name for path in paths for name in _names_of(path)}
-        unknown = sorted((set(self.column_keys) | self.plaintext_columns) - known)
-        if unknown:
-            raise ConfigurationError(f"the file has no column {unknown[0]!r}, which column_keys or plaintext_columns names")
+        """ConfigurationError when a name stands for no column of the file, or for several: a column would be under the wrong key."""
+        known: dict[str, set[tuple[str, ...]]] = {}
+        for path in paths:
+            for node in _nodes_of(path):
+                known.setdefault(".".join(node), set()).add(node)
+
+        for name in sorted(set(self.column_keys) | self.plaintext_columns):
+            if name not in known:
+                raise ConfigurationError(f"the file has no column {name!r}, which column_keys or plaintext_columns names")
+            # A column "s.a" beside a struct "s" with a field "a": the key meant for one would be the other's, or both stay in the clear.
+            if len(known[name]) > 1:
+                raise ConfigurationError(
+                    f"{name!r} in column_keys or plaintext_columns is the name of a column and of a field in a struct: rename one of them"
+                )
 
     @property
     def skips_hidden_columns(self) -> bool:
@@ -267,7 +276,12 @@ def _writing(key: Secret, name: str) -> Secret:
 
 def _names_of(path: tuple[str, ...]) -> list[str]:
     """What a leaf column can be called: its dotted path, then that of each group around it, the nearest first."""
-    return [".".join(path[:length]) for length in range(len(path), 0, -1)]
+    return [".".join(node) for node in _nodes_of(path)]
+
+
+def _nodes_of(path: tuple[str, ...]) -> list[tuple[str, ...]]:
+    """The paths of a leaf column and of the groups around it, the nearest first."""
+    return [path[:length] for length in range(len(path), 0, -1)]
 
 
 def _name_of(column: str) -> str:

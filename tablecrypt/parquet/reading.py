@@ -59,12 +59,15 @@ from tablecrypt.parquet.structs import (
     FileMetaData,
     RowGroup,
 )
+from tablecrypt.parquet.text_columns import without_views
 from tablecrypt.parquet.thrift import Struct
 from tablecrypt.parquet.uniform import UniformParquetFile
 from tablecrypt.printable import one_line
 
 _FOOTER_GUESS: Final = 64 * 1024
 """A reader that fetches so much of the end at once, to have the footer with it, meets zeros before the footer and no chunk."""
+_BY_POSITION: Final = "FieldPath("
+"""In the text of an expression that refers to a column by its position."""
 
 
 @checked_arguments(but=("keys",))
@@ -133,12 +136,12 @@ def read_schema(source: Any, keys: FileKeys, *, location: str | None = None) -> 
 
 
 def arrow_schema(layout: FileLayout) -> pa.Schema:
-    """What pyarrow makes of the schema in the footer."""
+    """What pyarrow makes of the schema in the footer, but for views, which it can neither compare nor filter."""
     metadata = layout.metadata.copy(without=ENCRYPTION_IN_FOOTER)
     metadata.set(FileMetaData.ROW_GROUPS, thrift.LIST, [])
     metadata.set(FileMetaData.NUM_ROWS, thrift.I64, 0)
     with _decoding(layout.location):
-        return pq.read_schema(pa.BufferReader(PLAIN_MAGIC + plain_end(metadata)))
+        return without_views(pq.read_schema(pa.BufferReader(PLAIN_MAGIC + plain_end(metadata))))
 
 
 def _is_uniform(layout: FileLayout, columns: Set[str]) -> bool:
@@ -230,6 +233,9 @@ def _needed(schema: pa.Schema, columns: list[str] | None, expression: pc.Express
     chosen = {name if name in own else name.partition(".")[0] for name in columns}
     if expression is None:
         return chosen
+    # Which columns it refers to by position nobody tells, and of one whose key it lacks Arrow waits for statistics without end.
+    if _BY_POSITION in str(expression):
+        return own
 
     return chosen | {name for name in own if _refers_to(expression, name, schema)}
 

@@ -93,6 +93,8 @@ _EXCLUDED: Final = {
     "metadata_collector": "the metadata of the file is encrypted with it",
     "filesystem": "give a URI or an open file as the sink",
 }
+_AT_LEAST_1: Final = ("max_rows_per_page", "write_batch_size")
+"""Options of pyarrow's: below 1 it writes without end, or ends the process."""
 STRIPPED: Final = (
     ColumnMetaData.KEY_VALUE_METADATA,
     ColumnMetaData.STATISTICS,
@@ -557,6 +559,9 @@ class EncryptedParquetWriter:
         for name, reason in _EXCLUDED.items():
             if options.get(name) is not None:
                 raise ConfigurationError(f"an encrypted Parquet file cannot be written with {name}: {reason}")
+        for name in _AT_LEAST_1:
+            if isinstance(value := options.get(name), int) and value < 1:
+                raise ConfigurationError(f"{name} is {value}; it must be at least 1")
         # Arrow finds columns by their names when it reads the file.
         if len(set(schema.names)) != len(schema.names):
             raise ConfigurationError("an encrypted Parquet file needs a different name for every column")
@@ -564,6 +569,7 @@ class EncryptedParquetWriter:
         self._options = options
         self._file_length: int | None = None
         self._closed = False
+        self._broken = False
         # Options that pyarrow refuses and keys that name no column are found here, before anything is written.
         empty = self._plaintext(schema.empty_table(), None)
         encryption = FileEncryption(required_keys(keys), "the new Parquet file", random)
@@ -592,6 +598,8 @@ class EncryptedParquetWriter:
             raise ConfigurationError(f"a row group cannot have {row_group_size} rows")
         if self._closed:
             raise ConfigurationError("the encrypted Parquet file is closed")
+        if self._broken:
+            raise OSError("an earlier write failed: nothing more can be written to the encrypted Parquet file")
         for start in range(0, table.num_rows, row_group_size):
             self._add(self._plaintext(table.slice(start, row_group_size), row_group_size))
 
@@ -600,11 +608,13 @@ class EncryptedParquetWriter:
         self.write_table(pa.Table.from_batches([batch]))
 
     def close(self) -> None:
-        """Write the footer. It may be called twice."""
+        """Write the footer. It may be called twice. OSError when an earlier write failed: the file is not whole."""
         if self._closed:
             return
 
         try:
+            if self._broken:
+                raise OSError("an earlier write failed: the encrypted Parquet file is incomplete")
             self._file_length = self._writer.finish()
         except BaseException as error:
             self._abandon(error)
@@ -632,8 +642,13 @@ class EncryptedParquetWriter:
         return buffer.getvalue()
 
     def _add(self, plaintext: pa.Buffer) -> None:
-        with open_source(plaintext, "the new Parquet file") as source:
-            self._writer.add(plain_layout(source))
+        try:
+            with open_source(plaintext, "the new Parquet file") as source:
+                self._writer.add(plain_layout(source))
+        # Nobody knows what the sink took of a row group: a footer behind it would name places where other bytes are.
+        except BaseException:
+            self._broken = True
+            raise
 
     def _abandon(self, error: BaseException) -> None:
         self._closed = True

@@ -224,6 +224,16 @@ def test_what_may_pass_is_asked_again(odd_kms: OddKms, status: int) -> None:
     assert len(waits) == 2
 
 
+@pytest.mark.parametrize(
+    ("status", "headers"),
+    [(200, {"Transfer-Encoding": "chunked"}), (200, {"Content-Encoding": "gzip"}), (302, {"Location": "//[::1"})],
+)
+def test_an_answer_that_breaks_off_or_cannot_be_decoded_is_none(odd_kms: OddKms, status: int, headers: Mapping[str, str]) -> None:
+    odd_kms.odd = Answer(status, {"versions": 1, "length": 128}, headers)
+    with pytest.raises(KmsUnavailableError, match="was not reached for pii"):
+        HadoopKmsKeys(odd_kms.url, retry=ONCE).current_version("pii")
+
+
 @settings(max_examples=40)
 @given(
     body=st.dictionaries(

@@ -132,6 +132,23 @@ def test_redact_replaces_digits_of_decimals_without_trailing_zeros() -> None:
     assert applied("redact", [long], pa.decimal128(38, 8)) == [decimal.Decimal("9" * 30 + "." + "9" * 8)]
 
 
+@given(st.integers(1, 38).flatmap(lambda digits: st.tuples(st.just(digits), st.integers(0, digits))), st.data())
+def test_redact_has_an_answer_for_every_decimal_and_null_where_its_type_has_no_room(type_of: tuple[int, int], data: st.DataObject) -> None:
+    precision, scale = type_of
+    unscaled = data.draw(st.lists(st.integers(-(10**precision) + 1, 10**precision - 1), min_size=1, max_size=5))
+    values = [decimal.Decimal(f"{number}e-{scale}") for number in unscaled]
+    kind = pa.decimal128(precision, scale)
+    # Before the point there is a nine at least, and a type of fractions alone has no digit there.
+    assert [value is None for value in applied("redact", values, kind)] == [precision == scale] * len(values)
+    assert applied("redact,Xx0", values, kind) == [decimal.Decimal(0)] * len(values)
+
+
+def test_redact_of_moments_whose_year_begins_before_those_of_their_type_is_null() -> None:
+    first, last = (pa.scalar(number, pa.int64()).cast(pa.timestamp("ns")) for number in (-(2**63) + 1, 2**63 - 1))
+    masked = mask_of("redact").apply(pa.array([first, last]))
+    assert masked.equals(pa.array([None, datetime.datetime(2262, 1, 1)], pa.timestamp("ns")))
+
+
 def test_redact_of_booleans_says_nothing() -> None:
     assert applied("redact", [True, False, None], pa.bool_()) == [True, True, None]
     assert applied("redact,Xx0", [True, False, None], pa.bool_()) == [False, False, None]

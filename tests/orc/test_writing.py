@@ -318,6 +318,8 @@ def test_a_file_takes_the_place_of_another(tmp_path: Path) -> None:
         ({"pii": ["attrs._key"]}, {}, "keys of the map"),
         ({"pii": ["text"]}, {"compression": "lzo"}, "pyarrow cannot write"),
         ({"pii": ["text"]}, {"compression_block_size": -1}, "pyarrow cannot write"),
+        ({"pii": ["text"]}, {"compression_block_size": 2**23}, "compression_block_size is 8388608; it must be at most 8388607"),
+        ({"pii": ["text"]}, {"batch_size": 2**40}, "batch_size is 1099511627776; it must be at most 16777216"),
         ({"pii": ["text"]}, {"stripe_size": 0}, "stripe size"),
         ({"pii": ["text"]}, {"colour": "red"}, "colour"),
     ],

@@ -85,6 +85,16 @@ def test_columns_that_no_property_names_stay_plain_only_when_asked_for() -> None
         factory.encryption_keys(open_columns)
 
 
+def test_a_dot_in_the_name_of_a_column_makes_it_no_field_of_a_struct() -> None:
+    rows = pa.table({"a.b": [1], "a": [2], "s": [{"x": 3, "y": 4}]})
+    factory = PropertiesDrivenCryptoFactory(InMemoryKms())
+    configuration = EncryptionConfiguration("kf", {"kc1": ("a.b", "s.x")}, complete_columns=False)
+    sink = io.BytesIO()
+    write_table(rows, sink, factory.encryption_keys(configuration, rows.schema))
+    assert verify(sink.getvalue(), factory.decryption_keys(plaintext_columns=["a"])).columns_in_the_clear == ("a",)
+    assert read_table(sink.getvalue(), factory.decryption_keys(plaintext_columns=["a"])) == rows
+
+
 def test_keys_beside_the_file_can_be_rotated_without_touching_it(tmp_path: Path) -> None:
     factory = PropertiesDrivenCryptoFactory(InMemoryKms())
     path = tmp_path / "rows.parquet"
@@ -147,6 +157,7 @@ def test_unfit_properties_are_refused(properties: dict[str, Any], what: str) -> 
         ({"store_internally": None}, "store_internally is None; it must be True or False"),
         ({"column_keys": "total"}, "column_keys is a str; it must be a mapping of master keys to columns"),
         ({"column_keys": {"k": 3}}, "column_keys is an int; it must be a name or a list of names"),
+        ({"column_keys": {"k": ["id", "total"], "m": ["total"]}}, "column_keys names the column 'total' twice: it has one master key"),
     ],
 )
 def test_a_configuration_with_an_unfit_attribute_is_refused(attributes: dict[str, Any], said: str) -> None:

@@ -52,6 +52,15 @@ def test_a_name_that_stands_for_no_column_is_refused(name: str, argument: str) -
         encrypted(data, keys)
 
 
+def test_a_name_that_stands_for_a_column_and_for_a_field_is_refused() -> None:
+    data = plain_file(pa.table({"s": [{"a": 1}], "s.a": [2]}))
+    for keys in (FileKeys(FOOTER_KEY, {"s": ID_KEY}, plaintext_columns=["s.a"]), FileKeys(FOOTER_KEY, {"s.a": ID_KEY})):
+        with pytest.raises(ConfigurationError, match="is the name of a column and of a field in a struct"):
+            encrypted(data, keys)
+    by_column = FileKeys(FOOTER_KEY, {"s": ID_KEY})
+    assert read_table(encrypted(data, by_column), by_column).to_pylist() == [{"s": {"a": 1}, "s.a": 2}]
+
+
 @pytest.mark.parametrize("length", [0, 15, 17, 31, 33])
 def test_a_key_of_another_length_is_refused_and_named(length: int) -> None:
     with pytest.raises(ConfigurationError, match=f"the footer key has {length} bytes"):

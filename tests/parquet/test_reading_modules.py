@@ -54,6 +54,8 @@ SELECTIONS: list[dict[str, Any]] = [
     {"columns": ["name", "id"], "filters": (pc.field("id") < 5) | pc.field("name").is_null()},
     {"filters": [[("id", "<", 5)], [("ratio", ">", 19.0)]]},
     {"filters": pc.field("id") > 1000},
+    {"columns": ["ratio"], "filters": pc.field(0).is_valid()},
+    {"columns": ["tags"], "filters": pc.field(0).is_valid() & (pc.field("ratio") > 10.0)},
     {"columns": ["ratio"], "use_threads": False},
 ]
 
@@ -101,12 +103,25 @@ def test_what_is_no_filter_is_refused(filters: Any) -> None:
 
 
 def test_a_column_is_locked_without_its_key() -> None:
-    for selection in ({}, {"columns": ["id"]}, {"columns": ["ratio"], "filters": [("id", "=", 1)]}):
+    of_filter: list[Any] = [[("id", "=", 1)], pc.field(0).is_valid()]
+    for selection in ({}, {"columns": ["id"]}, *({"columns": ["ratio"], "filters": filters} for filters in of_filter)):
         with pytest.raises(KeyNotFoundError, match="the key of column id is needed"):
             read_table(DATA, WITHOUT_ID, **selection)
     assert read_table(DATA, WITHOUT_ID, ["name", "ratio"]) == TABLE.select(["name", "ratio"])
     with pytest.raises(KeyNotFoundError, match="the key of column id is needed"):
         decrypt(DATA, io.BytesIO(), WITHOUT_ID)
+
+
+@pytest.mark.parametrize("keys", [FileKeys(FOOTER_KEY), FileKeys(FOOTER_KEY, {"text": ID_KEY})], ids=["one key", "a column's own key"])
+@pytest.mark.parametrize("filters", [None, pc.field("text") == "b", pc.field("s", "raw") == b"y", pc.field("id") > 1], ids=str)
+def test_columns_of_views_are_filtered_as_plain_text_is(keys: FileKeys, filters: pc.Expression | None) -> None:
+    plain = pa.table({"text": ["a", "b", None], "s": [{"raw": b"x"}, {"raw": b"y"}, None], "id": [1, 2, 3]})
+    views = plain.cast(pa.schema({"text": pa.string_view(), "s": pa.struct({"raw": pa.binary_view()}), "id": pa.int64()}))
+    data = encrypted(plain_file(views), keys)
+    wanted = plain if filters is None else plain.filter(filters)
+    for rows in (read_table(data, keys, filters=filters), dataset(data, keys).to_table(filter=filters)):
+        assert rows.schema == read_schema(data, keys)
+        assert rows.to_pylist() == wanted.to_pylist()
 
 
 def test_a_field_of_a_struct_is_a_column_as_in_pyarrow() -> None:

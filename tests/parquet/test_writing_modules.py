@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tablecrypt.errors import ConfigurationError
+from tablecrypt.errors import ConfigurationError, TamperedFileError
 from tablecrypt.parquet import EncryptedParquetWriter, FileKeys, encrypt, inspect, read_table, verify, write_table
 from tests.support.modular_files import FOOTER_KEY, ID_KEY, MODES, PARTLY_PLAIN, Mode, decrypted, every_module, plain_file, sample_table
 
@@ -107,9 +107,15 @@ def test_randomness_that_is_passed_in_decides_every_byte() -> None:
 
 @pytest.mark.parametrize(
     ("options", "reason"),
-    [({"encryption_properties": "x"}, "the keys say"), ({"metadata_collector": []}, "metadata"), ({"filesystem": "s3"}, "URI")],
+    [
+        ({"encryption_properties": "x"}, "the keys say"),
+        ({"metadata_collector": []}, "metadata"),
+        ({"filesystem": "s3"}, "URI"),
+        ({"write_batch_size": 0}, "write_batch_size is 0; it must be at least 1"),
+        ({"max_rows_per_page": -1}, "max_rows_per_page is -1; it must be at least 1"),
+    ],
 )
-def test_options_that_encryption_excludes_are_refused(options: dict[str, Any], reason: str) -> None:
+def test_options_that_encryption_excludes_or_that_pyarrow_never_ends_with_are_refused(options: dict[str, Any], reason: str) -> None:
     with pytest.raises(ConfigurationError, match=reason):
         write_table(TABLE, io.BytesIO(), KEYS, **options)
 
@@ -137,6 +143,34 @@ def test_an_exception_while_writing_leaves_no_file(tmp_path: Path) -> None:
         writer.write_table(TABLE)
     with pytest.raises(ConfigurationError, match="not finished"):
         _ = writer.file_length
+
+
+class _FullOnce(io.BytesIO):
+    """Takes nothing of one write, the one after as many as are to come first."""
+
+    def __init__(self, writes: int) -> None:
+        super().__init__()
+        self.writes = writes
+
+    def write(self, data: Any) -> int:
+        self.writes -= 1
+        if self.writes == -1:
+            raise OSError("no space is left")
+        return super().write(data)
+
+
+def test_a_file_of_which_a_write_failed_is_not_finished() -> None:
+    sink = _FullOnce(5)
+    writer = EncryptedParquetWriter(sink, TABLE.schema, KEYS)
+    with pytest.raises(OSError, match="no space"):
+        writer.write_table(TABLE)
+    with pytest.raises(OSError, match="an earlier write failed"):
+        writer.write_table(TABLE)
+    with pytest.raises(OSError, match="the encrypted Parquet file is incomplete"):
+        writer.close()
+    writer.close()
+    with pytest.raises(TamperedFileError, match="as no Parquet file does"):
+        read_table(sink.getvalue(), KEYS)
 
 
 def test_a_path_and_a_uri_get_the_whole_file(tmp_path: Path) -> None:
