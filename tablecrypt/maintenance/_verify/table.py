@@ -286,6 +286,9 @@ class _Run:
         self._parts += look.parts
         for problem in look.problems:
             self._note(file.location, problem)
+        if look.passed_over:
+            # Also where edited metadata no longer knows of protected columns, so that nobody asked for their keys.
+            self._hidden_columns.setdefault(file.location, HiddenColumnKeys({}, frozenset(look.passed_over)))
         hidden_columns = self._hidden_columns.get(file.location)
         # A file with bad modules is bad already, and its footer may be what was exchanged.
         if hidden_columns is not None and not look.problems:
