@@ -33,6 +33,7 @@ from tests.support.protected_tables import (
     protected_table,
 )
 from tests.support.tables import metadata_of
+from tests.support.weakened_protection import without_any_protection
 
 OF_COLUMNS = {kind for kind in FindingKind if kind.name.startswith("COLUMN_")}
 
@@ -155,6 +156,15 @@ def test_edited_metadata_is_found(both: Clients) -> None:
         edited = [*others, kek.model_copy(update={"encrypted_by_id": master_key})]
         assert pure(table, encryption_keys=edited) == {FindingKind.COLUMN_KEY_DIFFERS}
     assert pure(table, encryption_keys=others) == {FindingKind.COLUMN_KEY_DIFFERS}
+
+
+def test_a_protection_of_which_edited_metadata_says_nothing_is_found_by_the_manifest_lists(both: Clients) -> None:
+    protected_table(both.payroll, appends=[persons(1, 2)])
+    [audited] = m.audit(without_any_protection(both.payroll)).tables
+    changed = [finding for finding in audited.findings if finding.kind == FindingKind.COLUMN_POLICY_CHANGED]
+
+    assert {finding.where for finding in changed} == {"ssn", "person.email"}
+    assert all("was protected when" in finding.message for finding in changed)
 
 
 def test_column_entries_are_not_unused_and_no_master_key_of_theirs_is_taken_for_the_tables(both: Clients) -> None:

@@ -58,6 +58,7 @@ from tablecrypt.printable import counted
 from tablecrypt.table._pyiceberg.statistics import statistics_locations
 from tablecrypt.table.metadata import EncryptedTableMetadata, read_named_metadata_file
 from tablecrypt.table.protection.authenticated import undeclared_columns
+from tablecrypt.table.protection.policy import check_still_protected
 from tablecrypt.table.table_files import TableFileIO, folders_of, name_of
 
 Place = tuple[str, str, str]
@@ -95,7 +96,7 @@ class Observed:
         written: when files were written: as the store says, else when the snapshot that added them was made.
         kek_lengths: bytes of each KEK, by its key-id; None where the key service does not open it.
         columns: what the footers of data files say of protected columns, by location; empty where the table has none.
-        undeclared: columns that are protected less than was declared under their keys, by field id.
+        undeclared: columns that are protected less than was declared under their keys, or manifest lists say, by field id.
         since_commit: what the metadata says that no manifest list does.
         shares: what the table remembers of its shares.
     """
@@ -184,17 +185,37 @@ def observe(table: Table, counted: Counted) -> Observed:
         kek_lengths=_kek_lengths(metadata, manager),
         # Reading footers takes a request for each file: only tables with column keys pay for it.
         columns=read_columns(store, reachable.files.values(), metadata) if _may_have_column_keys(metadata) else {},
-        undeclared=_undeclared(metadata, manager),
+        undeclared=_less_protected(metadata, manager, table.io),
         since_commit=tuple(state_findings(metadata, table.io)) if isinstance(metadata, EncryptedTableMetadata) else (),
         shares=shares,
     )
 
 
-def _undeclared(metadata: TableMetadata, manager: EncryptionManager | None) -> Mapping[int, KeyIdChangedError]:
+def _less_protected(metadata: TableMetadata, manager: EncryptionManager | None, io: FileIO) -> Mapping[int, KeyIdChangedError]:
+    if manager is None or not isinstance(metadata, EncryptedTableMetadata):
+        return {}
     try:
-        return {} if manager is None else undeclared_columns(metadata, manager.columns)
+        return {**undeclared_columns(metadata, manager.columns), **_protected_no_more(metadata, io)}
     except (ConfigurationError, FormatError):
         return {}  # other findings are about properties and entries that cannot be read
+
+
+def _protected_no_more(metadata: EncryptedTableMetadata, io: FileIO) -> dict[int, KeyIdChangedError]:
+    """Return which columns manifest lists, which are authenticated, say were protected, and the properties name no more."""
+    found: dict[int, KeyIdChangedError] = {}
+    for snapshot in metadata.snapshots:
+        try:
+            protected = snapshot.known_header(io).protected_columns if snapshot.key_id is not None else ()
+        except (TablecryptError, OSError):
+            continue  # it is among what could not be opened
+
+        for field_id in protected:
+            try:
+                check_still_protected((field_id,), metadata, snapshot.manifest_list)
+            except KeyIdChangedError as error:
+                found[field_id] = error
+
+    return found
 
 
 def _may_have_column_keys(metadata: TableMetadata) -> bool:
