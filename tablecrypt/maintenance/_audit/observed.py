@@ -184,7 +184,7 @@ def observe(table: Table, counted: Counted) -> Observed:
         written=dict(_times(metadata, reachable, folder)),
         kek_lengths=_kek_lengths(metadata, manager),
         # Reading footers takes a request for each file: only tables with column keys pay for it.
-        columns=read_columns(store, reachable.files.values(), metadata) if _may_have_column_keys(metadata) else {},
+        columns=read_columns(store, _begun_right(reachable, starts), metadata) if _may_have_column_keys(metadata) else {},
         undeclared=_less_protected(metadata, manager, table.io),
         since_commit=tuple(state_findings(metadata, table.io)) if isinstance(metadata, EncryptedTableMetadata) else (),
         shares=shares,
@@ -244,9 +244,14 @@ def _only_older(metadata: TableMetadata, older: OlderFindings, folder: Folder, k
             yield location
 
 
+def _begun_right(reachable: Reachable, starts: dict[str, FileStart]) -> Iterator[ReachableFile]:
+    """Files that begin as encrypted ones. Findings are about the others, of which nothing more is read: a name may be made up."""
+    return (file for file in reachable.files.values() if file.key is not None and starts[file.location].signature == wanted_signature(file))
+
+
 def _encrypted_parquet(reachable: Reachable, starts: dict[str, FileStart]) -> Iterator[tuple[str, StandardKeyMetadata]]:
-    for file in reachable.files.values():
-        if file.key is not None and starts[file.location].signature == wanted_signature(file) == Signature.PARQUET:
+    for file in _begun_right(reachable, starts):
+        if file.key is not None and wanted_signature(file) == Signature.PARQUET:
             yield file.location, file.key
 
 
