@@ -26,7 +26,7 @@ from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import ConfigurationError, KeyNotFoundError, KmsAccessDeniedError, TablecryptError
 from tablecrypt.kms.local_file import create_key_file
 from tablecrypt.maintenance import Audit, Finding, FindingKind, Severity, audit, migrate, reencrypt, rotate_kek, verify
-from tablecrypt.maintenance._audit.observed import inspect_older, observe
+from tablecrypt.maintenance._audit.observed import inspect_older, list_folders, observe
 from tablecrypt.maintenance._audit.table_audit import audit_table, file_key_findings
 from tablecrypt.maintenance.operation import Counted, no_progress
 from tablecrypt.maintenance.reachable import FileKind, ReachableFile, reachable_files
@@ -167,6 +167,23 @@ def test_a_plaintext_file_in_the_folder_is_critical_and_an_encrypted_one_is_not(
     assert [path_of(finding.where).name for finding in of_kind(found, FindingKind.PLAINTEXT_ORPHAN)] == ["export.parquet"]
     assert ["left.parquet" in finding.message for finding in of_kind(found, FindingKind.ORPHANS)] == [True]
     assert kinds(found) == {FindingKind.PLAINTEXT_ORPHAN, FindingKind.ORPHANS}
+
+
+@pytest.mark.parametrize("name", ["write.data.path", "write.metadata.path", "write.object-storage.path", "write.folder-storage.path"])
+def test_a_plaintext_file_in_a_folder_that_a_property_names_is_critical(table: Table, tmp_path: Path, name: str) -> None:
+    pq.write_table(team_rows(0), tmp_path / "export.parquet")
+
+    found = audit(edited(table, lambda content: content["properties"].update({name: f"file://{tmp_path}"})))
+
+    assert [each.where for each in of_kind(found, FindingKind.PLAINTEXT_ORPHAN)] == [f"file://{tmp_path}/export.parquet"]
+
+
+def test_a_blank_property_names_no_folder(table: Table) -> None:
+    blank = edited(table, lambda content: content["properties"].update({"write.data.path": ""}))
+    folder = list_folders(blank.metadata, PyArrowFileIO())
+
+    # It would be the working directory.
+    assert {each.location.startswith(table.location()) for each in folder.files.values()} == {True}
 
 
 def test_a_file_of_no_encrypted_format_counts_as_plaintext_and_an_empty_one_does_not(table: Table) -> None:

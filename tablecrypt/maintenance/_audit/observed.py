@@ -2,8 +2,8 @@
 
 All reading happens here. What the rules say of it is in table_audit.py, which reads nothing.
 
-A table's folders are its location, and those that write.data.path and write.metadata.path name. Besides the files that the table knows
-they may hold:
+A table's folders are its location, and those that properties such as write.data.path and write.metadata.path name. Besides the files that
+the table knows they may hold:
 
     a metadata file that the log does not name     older metadata, read like those of the log
     AGS1, PARE                                     ciphertext that nothing refers to: failed writes, expired snapshots
@@ -33,7 +33,7 @@ from typing import Any, Final
 
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import FileFormat
-from pyiceberg.table import Table, TableProperties
+from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 
 from tablecrypt import properties as names
@@ -59,11 +59,10 @@ from tablecrypt.table._pyiceberg.statistics import statistics_locations
 from tablecrypt.table.metadata import EncryptedTableMetadata, read_named_metadata_file
 from tablecrypt.table.protection.authenticated import undeclared_columns
 from tablecrypt.table.protection.policy import check_still_protected
-from tablecrypt.table.table_files import TableFileIO, folders_of, name_of
+from tablecrypt.table.table_files import TableFileIO, folders_named, folders_of, name_of
 
 Place = tuple[str, str, str]
 
-_FOLDERS: Final = (TableProperties.WRITE_DATA_PATH, TableProperties.WRITE_METADATA_PATH)
 _VERSION_HINT: Final = "version-hint.text"
 _SHOWN: Final = 3
 _CHECKSUMS_NAME: Final = re.compile(r"(?P<folder>.*/)\.(?P<name>[^/]+)\.crc")
@@ -309,9 +308,8 @@ def list_folders(metadata: TableMetadata, io: FileIO) -> Folder:
         io: the store's own FileIO.
     """
     folder = Folder()
-    roots = {metadata.location, *(str(metadata.properties[name]) for name in _FOLDERS if name in metadata.properties)}
     try:
-        for root in roots:
+        for root in dict.fromkeys(folders_named(metadata)):
             folder.files.update({canonical(file.location): file for file in stored_files(io, root.rstrip("/"))})
     except (ConfigurationError, OSError) as error:
         # The audit goes on with what manifests name, and a finding says that the folder was not searched.
