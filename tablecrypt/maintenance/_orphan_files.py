@@ -208,7 +208,7 @@ def _foreign_folders(io: TableFileIO, listed: Iterable[StoredFile], known: Colle
 def _table_uuid(io: TableFileIO, location: str) -> str | None:
     """Return the table-uuid that a metadata file names; None for a file that is not readable as such, or is gone."""
     try:
-        return str(read_named_metadata_file(io.inner, location, io.own_folders).parse().table_uuid)
+        return str(read_named_metadata_file(io.inner, location, io.own_folders).table_uuid)
     except (FormatError, FileNotFoundError):
         # What is no readable metadata claims no folder: otherwise any file of that name would keep orphans from being deleted.
         return None

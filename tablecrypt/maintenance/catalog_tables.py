@@ -118,17 +118,20 @@ def identifiers_of(catalog: Catalog, include: Sequence[str] = (), exclude: Seque
         ConfigurationError: a glob matches no table, or is no text; or the globs leave none.
     """
     included, excluded = names_of("include", include), names_of("exclude", exclude)
-    names = {".".join(each): each for each in _identifiers(catalog)}
+    tables = list(_identifiers(catalog))
+    names = [".".join(each) for each in tables]
     for argument, glob in (*(("include", each) for each in included), *(("exclude", each) for each in excluded)):
         if not any(fnmatchcase(name, glob) for name in names):
-            tables = counted(len(names), "table", "tables")
-            raise ConfigurationError(f"{argument} {glob!r} matches none of the {tables} of catalog {catalog.name}{_near(glob, names)}")
+            number = counted(len(tables), "table", "tables")
+            raise ConfigurationError(f"{argument} {glob!r} matches none of the {number} of catalog {catalog.name}{_near(glob, names)}")
 
-    chosen = [name for name in names if _matches(name, included or ("*",)) and not _matches(name, excluded)]
+    # Two tables may have one name, as ("a.b", "t") and ("a", "b", "t") on a server that allows dots.
+    pairs = zip(tables, names, strict=True)
+    chosen = [each for each, name in pairs if _matches(name, included or ("*",)) and not _matches(name, excluded)]
     if excluded and not chosen:
         raise ConfigurationError(f"exclude leaves out every table of catalog {catalog.name} that was meant")
 
-    return [names[name] for name in chosen]
+    return chosen
 
 
 def named(progress: ProgressListener, table: str) -> ProgressListener:

@@ -40,7 +40,7 @@ from tablecrypt.errors import (
     MissingExtraError,
     TablecryptError,
 )
-from tablecrypt.files.encrypting_file_io import EncryptingFileIO, store_io
+from tablecrypt.files.encrypting_file_io import EncryptingFileIO, refusing_made_up, store_io
 from tablecrypt.keys.column_keys import ColumnPolicy
 from tablecrypt.maintenance.operation import require_encrypted
 from tablecrypt.manifests import EncryptedManifestFile
@@ -372,7 +372,9 @@ class _Entries:
     def of(self, manifest: ManifestFile) -> list[ManifestEntry]:
         if not manifest.key_metadata:
             return _read_plainly(manifest.manifest_path, lambda: manifest.fetch_manifest_entry(store_io(self._io), discard_deleted=False))
-        return list(EncryptedManifestFile.of(manifest).read(_manager_io(self._io)).entries)
+        io = _manager_io(self._io)
+        with refusing_made_up(manifest.manifest_path, io.own_folders):
+            return list(EncryptedManifestFile.of(manifest).read(io).entries)
 
     def partition_of(self, file: DataFile, spec_id: int) -> str:
         spec = self._specs.get(spec_id)

@@ -45,6 +45,7 @@ import gc
 import hashlib
 import os
 import re
+import uuid
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -356,6 +357,24 @@ class MetadataFile:
     def digest(self) -> str:
         """SHA-256 of the JSON, in hexadecimal."""
         return hashlib.sha256(self.content).hexdigest()
+
+    @property
+    def table_uuid(self) -> uuid.UUID:
+        """Whose metadata it is, also where a newer Iceberg wrote it than `parse` reads: the files of that table are its own all the same.
+
+        Raises:
+            FormatError: the bytes are not JSON, or not table metadata.
+        """
+        try:
+            document = ParsedJson(self.content).document
+            stated = document.get("table-uuid") if isinstance(document, dict) and "format-version" in document else None
+            if isinstance(stated, str):
+                return uuid.UUID(stated)
+        except ValueError as error:
+            raise FormatError(f"{self.location}: not readable as table metadata: {problem_of(error)}") from error
+
+        # That of version 1 may be missing.
+        return self.parse().table_uuid
 
     def parse(self) -> TableMetadata:
         """Return version 3 metadata with everything that encryption needs, other versions as PyIceberg reads them.

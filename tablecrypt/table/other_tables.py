@@ -19,6 +19,7 @@ import os
 import re
 import uuid
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -50,8 +51,9 @@ def tables_at(io: FileIO, location: str) -> Iterator[tuple[str, uuid.UUID]]:
     """
     check_reached(io, location)
     for file in stored_files(io, f"{location}/metadata"):
-        if file.location.endswith(TABLE_METADATA_SUFFIXES) and (found := metadata_at(io, file.location)) is not None:
-            yield file.location, found.table_uuid
+        if file.location.endswith(TABLE_METADATA_SUFFIXES):
+            with suppress(FileNotFoundError, FormatError):
+                yield file.location, read_metadata_file(io.new_input(file.location)).table_uuid
 
 
 def metadata_at(io: FileIO, location: str) -> TableMetadata | None:

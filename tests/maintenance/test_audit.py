@@ -13,10 +13,12 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from pyiceberg.exceptions import ForbiddenError
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.manifest import ManifestEntry, ManifestEntryStatus, write_manifest, write_manifest_list
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
+from pyiceberg.typedef import Identifier
 from pyiceberg.types import LongType, NestedField
 
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
@@ -24,14 +26,15 @@ from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import ConfigurationError, KeyNotFoundError, KmsAccessDeniedError, TablecryptError
 from tablecrypt.kms.local_file import create_key_file
 from tablecrypt.maintenance import Audit, Finding, FindingKind, Severity, audit, migrate, reencrypt, rotate_kek, verify
-from tablecrypt.maintenance._audit.observed import inspect_older, observe
+from tablecrypt.maintenance._audit.observed import inspect_older, list_folders, observe
 from tablecrypt.maintenance._audit.table_audit import audit_table, file_key_findings
 from tablecrypt.maintenance.operation import Counted, no_progress
 from tablecrypt.maintenance.reachable import FileKind, ReachableFile, reachable_files
-from tablecrypt_catalog import EncryptedGlueCatalog, EncryptedHiveCatalog, EncryptedSqlCatalog
+from tablecrypt_catalog import EncryptedGlueCatalog, EncryptedHiveCatalog, EncryptedInMemoryCatalog, EncryptedSqlCatalog
 from tablecrypt_catalog.encrypting_catalog import EncryptionMixin
 from tests.support import denying_kms, unlistable_io
 from tests.support.aws import AwsServer
+from tests.support.edited_metadata import edit_json
 from tests.support.listeners import stopping
 from tests.support.tables import (
     MASTER_KEY,
@@ -42,6 +45,8 @@ from tests.support.tables import (
     flip,
     folder_of,
     maintained_table,
+    memory_catalog,
+    memory_kms,
     metadata_path,
     new_table,
     path_of,
@@ -162,6 +167,23 @@ def test_a_plaintext_file_in_the_folder_is_critical_and_an_encrypted_one_is_not(
     assert [path_of(finding.where).name for finding in of_kind(found, FindingKind.PLAINTEXT_ORPHAN)] == ["export.parquet"]
     assert ["left.parquet" in finding.message for finding in of_kind(found, FindingKind.ORPHANS)] == [True]
     assert kinds(found) == {FindingKind.PLAINTEXT_ORPHAN, FindingKind.ORPHANS}
+
+
+@pytest.mark.parametrize("name", ["write.data.path", "write.metadata.path", "write.object-storage.path", "write.folder-storage.path"])
+def test_a_plaintext_file_in_a_folder_that_a_property_names_is_critical(table: Table, tmp_path: Path, name: str) -> None:
+    pq.write_table(team_rows(0), tmp_path / "export.parquet")
+
+    found = audit(edited(table, lambda content: content["properties"].update({name: f"file://{tmp_path}"})))
+
+    assert [each.where for each in of_kind(found, FindingKind.PLAINTEXT_ORPHAN)] == [f"file://{tmp_path}/export.parquet"]
+
+
+def test_a_blank_property_names_no_folder(table: Table) -> None:
+    blank = edited(table, lambda content: content["properties"].update({"write.data.path": ""}))
+    folder = list_folders(blank.metadata, PyArrowFileIO())
+
+    # It would be the working directory.
+    assert {each.location.startswith(table.location()) for each in folder.files.values()} == {True}
 
 
 def test_a_file_of_no_encrypted_format_counts_as_plaintext_and_an_empty_one_does_not(table: Table) -> None:
@@ -589,6 +611,56 @@ def test_a_catalog_is_audited_whole(aws: AwsServer, unwatched_warehouse: Path) -
         FindingKind.REFUSED_TABLE: "db.broken",
     }
     assert found.tables[1].partitions[0].share == 0
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        lambda metadata: metadata["snapshots"][0].update({"timestamp-ms": 10**17}),
+        lambda metadata: metadata["snapshots"][0].update({"manifest-list": f"{metadata['location']}/metadata/{'a' * 300}.avro"}),
+        lambda metadata: metadata["properties"].update({"write.data.path": "/a\0b"}),
+    ],
+    ids=["a time that is no date", "a name that is too long", "a folder that is none"],
+)
+def test_of_a_catalog_a_table_that_cannot_be_looked_into_is_told_and_the_others_are_audited(
+    unwatched_warehouse: Path, edit: Callable[[dict[str, Any]], object]
+) -> None:
+    catalog = memory_catalog(unwatched_warehouse)
+    broken = catalog.create_table("db.broken", SCHEMA)
+    broken.append(rows(0))
+    catalog.create_table("db.plain", SCHEMA)
+    edit_json(metadata_path(broken), edit)
+
+    found = audit(catalog)
+
+    assert [(each.kind, each.where) for each in found.findings] == [
+        (FindingKind.PLAIN_TABLE, "db.plain"),
+        (FindingKind.REFUSED_TABLE, "db.broken"),
+    ]
+
+
+def test_of_a_catalog_a_table_that_the_server_forbids_is_told_and_the_others_are_audited(unwatched_warehouse: Path) -> None:
+    forbidden: list[Identifier] = []
+
+    class Forbidding(EncryptedInMemoryCatalog):
+        def load_table(self, identifier: str | Identifier) -> Table:
+            if identifier in forbidden:
+                raise ForbiddenError("ForbiddenError: principal may not\nread this table")
+            return super().load_table(identifier)
+
+    catalog = Forbidding("memory", warehouse=f"file://{unwatched_warehouse}", **memory_kms(unwatched_warehouse))
+    catalog.create_namespace("db")
+    for name in ("db.open", "db.secret"):
+        catalog.create_table(name, SCHEMA)
+    forbidden.append(("db", "secret"))
+
+    found = audit(catalog)
+
+    assert {each.kind: each.where for each in found.findings} == {
+        FindingKind.PLAIN_TABLE: "db.open",
+        FindingKind.REFUSED_TABLE: "db.secret",
+    }
+    assert "\n" not in found.findings[1].message
 
 
 def test_a_table_in_a_bucket_is_audited(aws: AwsServer, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.maintenance import Audit, Finding, FindingKind, TableAudit, TableChanges, changes_since
-from tests.support.audited_catalog import NOW, audit_a_month_before, audited_catalog, table_audit
+from tests.support.audited_catalog import NOW, audit_a_month_before, audited_catalog, table_audit, unloaded
 
 BEFORE = NOW - dt.timedelta(days=30)
 
@@ -49,6 +49,14 @@ def test_findings_are_new_gone_or_changed() -> None:
     assert [each.where for each in change.new] == ["new"]
     assert [each.where for each in change.gone] == ["gone"]
     assert [(each.where, each.before, each.message) for each in change.changed] == [("other", "3 files", "4 files")]
+
+
+def test_nothing_is_resolved_by_a_table_that_could_not_be_opened_this_time() -> None:
+    before = table_audit(findings=(finding(FindingKind.PLAINTEXT_FILE),))
+    change = only(audit_of(unloaded(before.table, FindingKind.REFUSED_TABLE, "why")), kept(before))
+
+    assert [each.kind for each in change.new] == ["refused-table"]
+    assert change.gone == ()
 
 
 @pytest.mark.parametrize("kind", [FindingKind.KEK_PAST_LIFE, FindingKind.KEK_RETIRED, FindingKind.KEK_NEAR_END])

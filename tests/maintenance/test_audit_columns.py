@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import errno
 import html
 import os
 from typing import cast
 
 import pyarrow as pa
 import pytest
+from pyiceberg.io.pyarrow import PyArrowFile, PyArrowFileIO
 from pyiceberg.table.update import RemovePropertiesUpdate, SetPropertiesUpdate, TableUpdate
 
 from tablecrypt import maintenance as m
 from tablecrypt.errors import KmsUnavailableError
 from tablecrypt.maintenance import Finding, FindingKind
-from tablecrypt.maintenance._audit.columns import column_findings
+from tablecrypt.maintenance._audit.columns import column_findings, read_columns
+from tablecrypt.maintenance.reachable import reachable_files
 from tablecrypt.maintenance.report import html_page
 from tablecrypt.maintenance.report.key_tables import key_tree
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt_catalog import EncryptedSqlCatalog
 from tests.support import denying_kms
+from tests.support.handwritten_manifests import HandwrittenManifest, commit_by_hand, named_otherwise
 from tests.support.protected_tables import (
     COLUMN_KEY,
     OTHER_COLUMN_KEY,
@@ -29,10 +33,12 @@ from tests.support.protected_tables import (
     Clients,
     commit_column_keys,
     declare,
+    loaded,
     persons,
     protected_table,
 )
-from tests.support.tables import metadata_of
+from tests.support.tables import data_files, metadata_of
+from tests.support.weakened_protection import without_any_protection
 
 OF_COLUMNS = {kind for kind in FindingKind if kind.name.startswith("COLUMN_")}
 
@@ -157,6 +163,15 @@ def test_edited_metadata_is_found(both: Clients) -> None:
     assert pure(table, encryption_keys=others) == {FindingKind.COLUMN_KEY_DIFFERS}
 
 
+def test_a_protection_of_which_edited_metadata_says_nothing_is_found_by_the_manifest_lists(both: Clients) -> None:
+    protected_table(both.payroll, appends=[persons(1, 2)])
+    [audited] = m.audit(without_any_protection(both.payroll)).tables
+    changed = [finding for finding in audited.findings if finding.kind == FindingKind.COLUMN_POLICY_CHANGED]
+
+    assert {finding.where for finding in changed} == {"ssn", "person.email"}
+    assert all("was protected when" in finding.message for finding in changed)
+
+
 def test_column_entries_are_not_unused_and_no_master_key_of_theirs_is_taken_for_the_tables(both: Clients) -> None:
     table = protected_table(both.payroll)
     commit_column_keys(table, SSN)
@@ -171,3 +186,28 @@ def test_a_file_that_was_cut_to_a_few_bytes_is_a_finding_and_stops_no_audit(both
     os.truncate(location.removeprefix("file://"), 5)
     (audited,) = m.audit(table).tables
     assert [(f.kind, f.where) for f in audited.findings] == [(FindingKind.WRONG_LENGTH, location)]
+
+
+@pytest.mark.parametrize("location", ["foo://x/y.parquet", "http://localhost:1/y.parquet", "/data/a\0b.parquet"])
+def test_a_made_up_name_is_a_finding_and_stops_no_audit(both: Clients, location: str) -> None:
+    table = protected_table(both.payroll, appends=[persons(1, 2)])
+    [file] = data_files(table)
+    commit_by_hand(loaded(both.analyst), HandwrittenManifest([named_otherwise(file, file_path=location)]))
+
+    (audited,) = m.audit(table.refresh()).tables
+
+    assert location in {finding.where for finding in audited.findings if finding.kind == FindingKind.UNOPENED}
+    assert file.file_path in {file.location for file in audited.files}
+
+
+def test_a_store_that_fails_ends_the_audit_instead_of_leaving_columns_unchecked(both: Clients) -> None:
+    class Failing(PyArrowFileIO):
+        def new_input(self, location: str) -> PyArrowFile:
+            raise OSError(errno.EIO, "the store fails", location)
+
+    table = protected_table(both.payroll, appends=[persons(1, 2)])
+    files = reachable_files(table.metadata, table.io).files.values()
+
+    assert len(read_columns(PyArrowFileIO(), files, table.metadata)) == 1
+    with pytest.raises(OSError, match="the store fails"):
+        read_columns(Failing(), files, table.metadata)

@@ -264,6 +264,18 @@ def test_plaintext_files_come_before_those_that_are_cut_off() -> None:
     assert "export-0.parquet data plaintext" in Page(html_page(audit_of(table))).shown
 
 
+@pytest.mark.parametrize("moment", [dt.datetime.min, dt.datetime.max], ids=["the first", "the last"])
+def test_a_table_whose_dates_are_at_the_ends_of_the_calendar_has_a_page(moment: dt.datetime) -> None:
+    table, made = table_audit(), moment.replace(tzinfo=dt.UTC)
+    keks = tuple(dataclasses.replace(kek, created=made) for kek in table.keks)
+    files = tuple(dataclasses.replace(file, written=made) for file in table.files)
+
+    page = Page(html_page(audit_of(dataclasses.replace(table, keks=keks, files=files))))
+
+    assert page.open == []
+    assert table.table in page.shown
+
+
 def test_a_table_that_could_not_be_loaded_an_empty_one_and_an_empty_catalog_have_a_page() -> None:
     refused = unloaded("db.x", FindingKind.REFUSED_TABLE, "why")
     empty = dataclasses.replace(table_audit(), keks=(), files=(), partitions=(), findings=(), snapshots=())

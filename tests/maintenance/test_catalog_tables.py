@@ -8,10 +8,13 @@ from typing import Any, cast
 
 import pytest
 from pyiceberg.catalog import Catalog
+from pyiceberg.typedef import Identifier
 
 from tablecrypt import load_catalog
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.maintenance import audit, on_tables, rotate_kek, verify
+from tablecrypt.maintenance.catalog_tables import identifiers_of
+from tablecrypt_catalog import EncryptedInMemoryCatalog
 from tests.support.command import Command
 from tests.support.tables import TEAM_SCHEMA, data_paths, flip, key_file_kms, metadata_path, new_table, team_rows
 
@@ -145,3 +148,21 @@ def test_a_state_file_is_for_one_table(catalog: Catalog, properties: dict[str, s
     done = Command(properties).run("verify", "--include", "*", "--resume-from", str(tmp_path / "state"))
 
     assert (done.code, "one table" in done.stderr) == (2, True)
+
+
+def test_two_tables_whose_names_differ_in_where_a_dot_belongs_are_both_meant(tmp_path: Path) -> None:
+    class Dotted(EncryptedInMemoryCatalog):
+        """As REST servers are, which allow dots in names."""
+
+        def list_namespaces(self, namespace: str | Identifier = ()) -> list[Identifier]:
+            below: dict[str | Identifier, list[Identifier]] = {(): [("a.b",), ("a",)], ("a",): [("a", "b")]}
+            return below.get(namespace, [])
+
+        def list_tables(self, namespace: str | Identifier) -> list[Identifier]:
+            return [] if namespace == ("a",) else [(*namespace, "t")]
+
+    catalog = Dotted("memory", warehouse=f"file://{tmp_path}")
+
+    assert identifiers_of(catalog) == identifiers_of(catalog, include=["a.b.*"]) == [("a", "b", "t"), ("a.b", "t")]
+    with pytest.raises(ConfigurationError, match="matches none of the 2 tables"):
+        identifiers_of(catalog, include=["b.*"])

@@ -16,11 +16,13 @@ from tablecrypt.errors import ConfigurationError
 from tablecrypt.kms.local_file import create_key_file
 from tablecrypt.maintenance import CheckUp, audit, doctor
 from tablecrypt.maintenance._doctor import PROBE, fits
+from tablecrypt_catalog import EncryptedSqlCatalog
 from tests.support import refusing_services
 from tests.support.command import Command, run
 from tests.support.configuration import configure, run_python
+from tests.support.edited_metadata import edit_json
 from tests.support.protected_tables import Clients, clients, protected_table, write_only
-from tests.support.tables import MASTER_KEY, TEAM_SCHEMA, new_table, team_rows
+from tests.support.tables import MASTER_KEY, TEAM_SCHEMA, metadata_path, new_table, team_rows
 
 
 @pytest.fixture
@@ -207,6 +209,17 @@ def test_a_table_whose_metadata_was_edited_fails(catalog: Catalog) -> None:
     Path(location).write_bytes(Path(location).read_bytes().replace(MASTER_KEY.encode(), b"alias/others"))
 
     assert failing(doctor(catalog, "db.rows")) == {"load db.rows"}
+
+
+def test_a_table_whose_snapshot_has_no_key_fails_and_is_not_called_empty(catalog: Catalog) -> None:
+    table = catalog.load_table("db.rows")
+    edit_json(metadata_path(table), lambda content: [each.pop("key-id") for each in content["snapshots"]])
+    cast("EncryptedSqlCatalog", catalog).forget_pin("db.rows")
+
+    found = doctor(catalog, "db.rows")
+
+    assert not found.is_well
+    assert [each.found for each in found.checks if "has no key-id" in each.found]
 
 
 def test_a_plain_table_is_told_as_one(catalog: Catalog) -> None:

@@ -141,6 +141,12 @@ def test_the_cover_says_what_was_looked_at_when_by_what_and_what_was_found(tmp_p
     assert "not met" not in part
 
 
+def test_older_metadata_that_does_not_open_is_not_called_free_of_plaintext_times() -> None:
+    found = {each.clause.requirement: each.outcome for each in clause_results(audit_of(FindingKind.UNOPENED))}
+
+    assert found["No metadata from before encryption is left."] == Outcome.PARTLY
+
+
 def test_no_table_is_no_evidence(tmp_path: Path) -> None:
     nothing = Audit("lakehouse", True, NOW, ())
     write_evidence(nothing, tmp_path / "evidence.zip")

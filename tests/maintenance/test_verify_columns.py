@@ -25,6 +25,7 @@ from tests.support.hidden_column_files import ProtectedFile
 from tests.support.listeners import stopping
 from tests.support.protected_tables import EMAIL, SSN, Clients, loaded, protected_table, write_only
 from tests.support.tables import data_files, metadata_of, path_of
+from tests.support.weakened_protection import without_any_protection
 
 ROWS: Final = pa.table({"id": [1, 2, 3], "ssn": ["SSN-1", "SSN-2", "SSN-3"], "note": ["a", "b", "c"]})
 
@@ -62,6 +63,21 @@ def test_with_the_right_hidden_columns_are_authenticated_and_without_it_they_are
     assert seen.unchecked_columns == {"ssn": 2, "person.email": 2}
     assert done.parts > seen.parts
     assert seen.to_json()["unchecked_columns"] == {"ssn": 2, "person.email": 2}
+
+
+def test_hidden_columns_that_the_metadata_does_not_know_count_as_not_checked(both: Clients, people: EncryptedTable, tmp_path: Path) -> None:
+    first, _ = data_files(people)
+    _flip_a_byte_of_the_hidden_column(people, first, SSN)
+    edited = without_any_protection(both.payroll)
+
+    with pytest.raises(KeyboardInterrupt):
+        m.verify(edited, resume_from=tmp_path / "state", workers=1, progress=stopping())
+    seen = m.verify(edited, resume_from=tmp_path / "state")
+
+    assert seen.is_good
+    assert seen.unchecked_columns == {"ssn": 2, "person.email": 2}
+    assert not seen.is_complete
+    assert seen.verdict == "2 columns in 2 files were not authenticated; all else is intact"
 
 
 def test_a_changed_byte_of_a_hidden_column_is_found_and_the_column_named(both: Clients, people: EncryptedTable) -> None:

@@ -6,6 +6,7 @@ name; or the analyst sets write.data.path of the first to the other one's folder
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
@@ -13,11 +14,12 @@ from typing import Any, Final
 import pytest
 from pyiceberg.table import Table
 
-from tablecrypt.maintenance import compact, erase, migrate
+from tablecrypt.maintenance import compact, erase, migrate, remove_orphan_files
 from tablecrypt.maintenance.expiry import expire_snapshots
 from tablecrypt.table.other_tables import OtherTables
 from tablecrypt_catalog import EncryptedSqlCatalog
 from tests.support.aws import AwsServer
+from tests.support.edited_metadata import edit_json
 from tests.support.handwritten_manifests import HandwrittenManifest, commit_by_hand, named_otherwise
 from tests.support.tables import (
     ENCRYPTED,
@@ -27,6 +29,7 @@ from tests.support.tables import (
     data_files,
     data_paths,
     encrypted_sql_catalog,
+    files_below,
     folder_of,
     new_table,
     rows,
@@ -97,6 +100,35 @@ def test_files_of_another_table_stay(
     assert other.refresh().scan().to_arrow().num_rows == 20
     assert {reason.startswith(SAYS) for reason in result.refused.values()} == {True}
     assert [path.name for path in data_paths(other)] == [location.rpartition("/")[2] for location in result.refused]
+
+
+def cleaned(catalog: EncryptedSqlCatalog) -> Any:
+    return remove_orphan_files(catalog.load_table("db.t"), dt.datetime.now(dt.UTC) + dt.timedelta(days=1), dry_run=False)
+
+
+def with_a_variant(metadata: dict[str, Any]) -> None:
+    metadata["schemas"][0]["fields"].append({"id": 9, "name": "more", "required": False, "type": "variant"})
+    metadata["last-column-id"] = 9
+
+
+def of_version_4(metadata: dict[str, Any]) -> None:
+    metadata["format-version"] = 4
+
+
+@pytest.mark.parametrize("operation", [expired, purged, cleaned], ids=lambda each: each.__name__)
+@pytest.mark.parametrize("edit", [with_a_variant, of_version_4], ids=lambda each: each.__name__)
+def test_files_of_a_table_stay_whose_metadata_only_a_newer_iceberg_reads(
+    catalog: EncryptedSqlCatalog, edit: Callable[[dict[str, Any]], None], operation: Callable[..., Any]
+) -> None:
+    folder = folder_of(brought(catalog, below))
+    for path in files_below(folder, ".metadata.json"):
+        edit_json(path, edit)
+    before = contents_below(folder)
+
+    result = operation(catalog)
+
+    assert contents_below(folder) == before
+    assert {reason.startswith(SAYS) for reason in result.refused.values()} == {True}
 
 
 @pytest.mark.parametrize("place", PLACES, ids=lambda each: each.__name__)

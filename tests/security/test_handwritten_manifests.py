@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import os
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,7 +23,7 @@ from tests.support.handwritten_manifests import HandwrittenManifest, commit_by_h
 from tests.support.listeners import stopping
 from tests.support.manifests import new_key
 from tests.support.protected_tables import Clients, declare, loaded, persons, protected_table
-from tests.support.tables import data_files
+from tests.support.tables import data_files, path_of
 
 _DELETES: Final = ManifestContent.DELETES
 NOBODY: Final = {"referenced_data_file": "s3://nowhere/data.parquet"}
@@ -83,6 +84,38 @@ def test_verify_and_audit_name_a_file_that_is_named_in_two_ways(catalog: Catalog
     assert before.is_good
     assert bad.location == file.file_path
     assert found == {file.file_path}
+
+
+MADE_UP: Final = ["foo://x/y.parquet", "/tmp", "/data/a\0b.parquet", ""]
+
+
+@pytest.mark.parametrize("quick", [False, True])
+@pytest.mark.parametrize("location", MADE_UP)
+def test_verify_names_a_file_under_a_made_up_name_and_looks_at_the_others(both: Clients, location: str, quick: bool) -> None:
+    table = protected_table(both.payroll, appends=[persons(1, 2)])
+    [file] = data_files(table)
+    commit_by_hand(loaded(both.analyst), HandwrittenManifest([named_otherwise(file, file_path=location)]))
+    os.truncate(path_of(file.file_path), 1000)
+
+    done = m.verify(table.refresh(), quick=quick)
+
+    assert {bad.location for bad in done.bad} == {location, file.file_path}
+    assert all("\n" not in problem.message for bad in done.bad for problem in bad.problems)
+
+
+@pytest.mark.parametrize("location", MADE_UP)
+def test_a_manifest_under_a_made_up_name_hides_no_other(catalog: Catalog, location: str) -> None:
+    table = people(catalog)
+    before = m.verify(table)
+    commit_by_hand(table, HandwrittenManifest([of_person(table)], location=location))
+
+    done = m.verify(table.refresh())
+    found = {each.where for each in m.audit(table).findings if each.kind == FindingKind.UNOPENED}
+
+    assert {bad.location for bad in done.bad} == found == {location}
+    assert done.files == before.files + 2
+    assert not done.is_complete
+    assert location in m.describe(table).unread
 
 
 @pytest.mark.parametrize("quick", [False, True])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from pyiceberg.manifest import DataFile, ManifestContent, ManifestEntry, ManifestEntryStatus, ManifestFile
 from pyiceberg.table import Table
@@ -15,16 +15,23 @@ from tablecrypt.manifests.records import DATA_FILE_POSITIONS
 from tablecrypt.table.snapshots import CommitOptions, EncryptedProducer
 from tablecrypt.table.transaction import EncryptedTransaction
 
+_PATH: Final = 0
+"""Where a row of a manifest list has the location of its manifest."""
+
 
 @dataclass(frozen=True)
 class HandwrittenManifest:
-    """A manifest of files as their entries are to name them; of the partition spec of the first, unless told otherwise."""
+    """A manifest of files as their entries are to name them; of the partition spec of the first, unless told otherwise.
+
+    The manifest list names it where it is written, or at another location.
+    """
 
     files: Sequence[DataFile]
     content: ManifestContent = ManifestContent.DATA
     spec_id: int | None = None
     sequence_number: int | None = None
     status: ManifestEntryStatus = ManifestEntryStatus.ADDED
+    location: str | None = None
 
     def written_by(self, producer: EncryptedProducer) -> ManifestFile:
         """Write it as one of a snapshot."""
@@ -33,7 +40,10 @@ class HandwrittenManifest:
             for file in self.files:
                 numbers = (self.sequence_number, self.sequence_number)
                 writer.add_entry(ManifestEntry(self.status, producer.snapshot_id, *numbers, EncryptedDataFile.of(file)))
-        return writer.to_manifest_file()
+        manifest = writer.to_manifest_file()
+        if self.location is not None:
+            manifest[_PATH] = self.location
+        return manifest
 
 
 def commit_by_hand(table: Table, *handwritten: HandwrittenManifest) -> None:

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
+from tablecrypt.table.table import EncryptedTable
+from tablecrypt_catalog import EncryptedSqlCatalog
+from tests.support.edited_metadata import edit_json
 from tests.support.protected_tables import COLUMN_KEY, OTHER_COLUMN_KEY, SSN
+from tests.support.tables import encrypted_table, metadata_of, metadata_path
 
 PREFIX: Final = f"encryption.column.{SSN}"
 BY_HAND: Final[Mapping[str, tuple[dict[str, str], tuple[str, ...], str]]] = {
@@ -22,3 +26,17 @@ BY_HAND: Final[Mapping[str, tuple[dict[str, str], tuple[str, ...], str]]] = {
 
 
 """By what it does: properties that are set, those that are removed, and what the error says where stored masks were null."""
+
+
+def without_any_protection(catalog: EncryptedSqlCatalog, name: str = "db.people") -> EncryptedTable:
+    """The table to a client that sees it first after somebody has taken all that is of protected columns out of its metadata file."""
+    table = catalog.load_table(name)
+    of_columns = {entry.key_id for entry in metadata_of(table).key_ring.entries if entry.is_of_columns}
+
+    def edit(metadata: dict[str, Any]) -> None:
+        metadata["properties"] = {key: value for key, value in metadata["properties"].items() if not key.startswith("encryption.column")}
+        metadata["encryption-keys"] = [entry for entry in metadata["encryption-keys"] if entry["key-id"] not in of_columns]
+
+    edit_json(metadata_path(table), edit)
+    catalog.forget_pin(name)
+    return encrypted_table(catalog.load_table(name))

@@ -189,7 +189,8 @@ def _of_table(name: str, before: _KeptTable | None, now: TableAudit | None) -> T
         table=name,
         state=state,
         new=tuple(_changed(later[each]) for each in later if each not in earlier),
-        gone=tuple(_changed(earlier[each]) for each in earlier if each not in later),
+        # Of a table that could not be opened this time nothing is known, and nothing is resolved by that.
+        gone=tuple(_changed(earlier[each]) for each in earlier if each not in later and (now is None or now.location)),
         changed=tuple(
             _changed(later[each], before=earlier[each].message) for each in later if each in earlier and _differ(earlier[each], later[each])
         ),

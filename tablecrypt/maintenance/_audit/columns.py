@@ -37,6 +37,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.name_mapping import NameMapping
 
+from tablecrypt._store_errors import is_store_error, reraise_naming
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import ConfigurationError, FormatError, KeyIdChangedError, KeyNotFoundError, TablecryptError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
@@ -80,12 +81,15 @@ class ColumnsInFile:
 
 
 def read_columns(io: FileIO, files: Iterable[ReachableFile], metadata: TableMetadata) -> dict[str, ColumnsInFile]:
-    """Read what files say of their columns, by location. Files that cannot be read are left out: other findings are about them.
+    """Read what files say of their columns, by location. Files that are not what was written are left out: other findings are about them.
 
     Args:
         io: the store's own FileIO.
-        files: of the table.
+        files: of the table, which begin as they should. Those that are missing now or may not be read are left out too.
         metadata: the table's.
+
+    Raises:
+        OSError: the store failed otherwise.
     """
     policy, schema, mapping = _readable_policy(metadata), metadata.schema(), name_mapping_of(metadata)
     # Files without a key are plaintext, which another finding reports.
@@ -101,11 +105,13 @@ def read_columns(io: FileIO, files: Iterable[ReachableFile], metadata: TableMeta
 
         try:
             found = _columns_in(io, file.location, file.key, mapping, policy)
-        except (TablecryptError, OSError):
+        except (TablecryptError, OSError) as error:
+            _raise_if_of_the_store(error, file.location)
             return None
         try:
             return _with_masks(found, io, file, policy, schema, mapping)
-        except (TablecryptError, OSError):
+        except (TablecryptError, OSError) as error:
+            _raise_if_of_the_store(error, file.location)
             # As an error placeholder without its hidden column: what the footer says is to be reported all the same.
             return found
 
@@ -122,10 +128,17 @@ def _columns_of_deletes(
     except FormatError:
         # As of data files: any protected column may be among those that nobody can tell.
         held = frozenset(policy.columns)
-    except (TablecryptError, OSError):
+    except (TablecryptError, OSError) as error:
+        _raise_if_of_the_store(error, file.location)
         return None
     # Of those another finding tells.
     return ColumnsInFile(held - file.equality_ids)
+
+
+def _raise_if_of_the_store(error: Exception, location: str) -> None:
+    """Raise what a store says that fails: it says nothing of the file, whose columns would go unchecked without a word."""
+    if is_store_error(error) and not isinstance(error, (FileNotFoundError, PermissionError)):
+        reraise_naming(error, location)
 
 
 def _columns_in(io: FileIO, location: str, key_metadata: StandardKeyMetadata, mapping: NameMapping, policy: ColumnPolicy) -> ColumnsInFile:

@@ -44,7 +44,11 @@ class FindingKind(Enum):
     PLAINTEXT_ORPHAN = (Severity.CRITICAL, "Plaintext file that does not belong to the table", "Find out who put it there, and delete it.")
     UNKNOWN_CONTENT = (Severity.CRITICAL, "File in no encrypted format", "It may be plaintext: find out who put it there, and delete it.")
     REUSED_KEY = (Severity.CRITICAL, "One key for several files", "Re-encrypt these files, and find out which program wrote them.")
-    REFUSED_TABLE = (Severity.ERROR, "Table cannot be loaded", "Read the message: it says what contradicts what this client has seen.")
+    REFUSED_TABLE = (
+        Severity.ERROR,
+        "Table cannot be loaded or looked into",
+        "Read the message: it says what contradicts what this client has seen, or what cannot be read.",
+    )
     KEY_REFUSED = (
         Severity.ERROR,
         "The key service refuses the table's key",

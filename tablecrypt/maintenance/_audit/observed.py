@@ -2,8 +2,8 @@
 
 All reading happens here. What the rules say of it is in table_audit.py, which reads nothing.
 
-A table's folders are its location, and those that write.data.path and write.metadata.path name. Besides the files that the table knows
-they may hold:
+A table's folders are its location, and those that properties such as write.data.path and write.metadata.path name. Besides the files that
+the table knows they may hold:
 
     a metadata file that the log does not name     older metadata, read like those of the log
     AGS1, PARE                                     ciphertext that nothing refers to: failed writes, expired snapshots
@@ -33,7 +33,7 @@ from typing import Any, Final
 
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import FileFormat
-from pyiceberg.table import Table, TableProperties
+from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 
 from tablecrypt import properties as names
@@ -58,11 +58,11 @@ from tablecrypt.printable import counted
 from tablecrypt.table._pyiceberg.statistics import statistics_locations
 from tablecrypt.table.metadata import EncryptedTableMetadata, read_named_metadata_file
 from tablecrypt.table.protection.authenticated import undeclared_columns
-from tablecrypt.table.table_files import TableFileIO, folders_of, name_of
+from tablecrypt.table.protection.policy import check_still_protected
+from tablecrypt.table.table_files import TableFileIO, folders_named, folders_of, name_of
 
 Place = tuple[str, str, str]
 
-_FOLDERS: Final = (TableProperties.WRITE_DATA_PATH, TableProperties.WRITE_METADATA_PATH)
 _VERSION_HINT: Final = "version-hint.text"
 _SHOWN: Final = 3
 _CHECKSUMS_NAME: Final = re.compile(r"(?P<folder>.*/)\.(?P<name>[^/]+)\.crc")
@@ -95,7 +95,7 @@ class Observed:
         written: when files were written: as the store says, else when the snapshot that added them was made.
         kek_lengths: bytes of each KEK, by its key-id; None where the key service does not open it.
         columns: what the footers of data files say of protected columns, by location; empty where the table has none.
-        undeclared: columns that are protected less than was declared under their keys, by field id.
+        undeclared: columns that are protected less than was declared under their keys, or manifest lists say, by field id.
         since_commit: what the metadata says that no manifest list does.
         shares: what the table remembers of its shares.
     """
@@ -183,18 +183,38 @@ def observe(table: Table, counted: Counted) -> Observed:
         written=dict(_times(metadata, reachable, folder)),
         kek_lengths=_kek_lengths(metadata, manager),
         # Reading footers takes a request for each file: only tables with column keys pay for it.
-        columns=read_columns(store, reachable.files.values(), metadata) if _may_have_column_keys(metadata) else {},
-        undeclared=_undeclared(metadata, manager),
+        columns=read_columns(store, _begun_right(reachable, starts), metadata) if _may_have_column_keys(metadata) else {},
+        undeclared=_less_protected(metadata, manager, table.io),
         since_commit=tuple(state_findings(metadata, table.io)) if isinstance(metadata, EncryptedTableMetadata) else (),
         shares=shares,
     )
 
 
-def _undeclared(metadata: TableMetadata, manager: EncryptionManager | None) -> Mapping[int, KeyIdChangedError]:
+def _less_protected(metadata: TableMetadata, manager: EncryptionManager | None, io: FileIO) -> Mapping[int, KeyIdChangedError]:
+    if manager is None or not isinstance(metadata, EncryptedTableMetadata):
+        return {}
     try:
-        return {} if manager is None else undeclared_columns(metadata, manager.columns)
+        return {**undeclared_columns(metadata, manager.columns), **_protected_no_more(metadata, io)}
     except (ConfigurationError, FormatError):
         return {}  # other findings are about properties and entries that cannot be read
+
+
+def _protected_no_more(metadata: EncryptedTableMetadata, io: FileIO) -> dict[int, KeyIdChangedError]:
+    """Return which columns manifest lists, which are authenticated, say were protected, and the properties name no more."""
+    found: dict[int, KeyIdChangedError] = {}
+    for snapshot in metadata.snapshots:
+        try:
+            protected = snapshot.known_header(io).protected_columns if snapshot.key_id is not None else ()
+        except (TablecryptError, OSError):
+            continue  # it is among what could not be opened
+
+        for field_id in protected:
+            try:
+                check_still_protected((field_id,), metadata, snapshot.manifest_list)
+            except KeyIdChangedError as error:
+                found[field_id] = error
+
+    return found
 
 
 def _may_have_column_keys(metadata: TableMetadata) -> bool:
@@ -223,9 +243,14 @@ def _only_older(metadata: TableMetadata, older: OlderFindings, folder: Folder, k
             yield location
 
 
+def _begun_right(reachable: Reachable, starts: dict[str, FileStart]) -> Iterator[ReachableFile]:
+    """Files that begin as encrypted ones. Findings are about the others, of which nothing more is read: a name may be made up."""
+    return (file for file in reachable.files.values() if file.key is not None and starts[file.location].signature == wanted_signature(file))
+
+
 def _encrypted_parquet(reachable: Reachable, starts: dict[str, FileStart]) -> Iterator[tuple[str, StandardKeyMetadata]]:
-    for file in reachable.files.values():
-        if file.key is not None and starts[file.location].signature == wanted_signature(file) == Signature.PARQUET:
+    for file in _begun_right(reachable, starts):
+        if file.key is not None and wanted_signature(file) == Signature.PARQUET:
             yield file.location, file.key
 
 
@@ -283,9 +308,8 @@ def list_folders(metadata: TableMetadata, io: FileIO) -> Folder:
         io: the store's own FileIO.
     """
     folder = Folder()
-    roots = {metadata.location, *(str(metadata.properties[name]) for name in _FOLDERS if name in metadata.properties)}
     try:
-        for root in roots:
+        for root in dict.fromkeys(folders_named(metadata)):
             folder.files.update({canonical(file.location): file for file in stored_files(io, root.rstrip("/"))})
     except (ConfigurationError, OSError) as error:
         # The audit goes on with what manifests name, and a finding says that the folder was not searched.

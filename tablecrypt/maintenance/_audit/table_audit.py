@@ -42,6 +42,7 @@ from tablecrypt.errors import (
     KmsError,
     MasterKeyMismatchError,
     MasterKeyRefusedError,
+    MissingExtraError,
     TablecryptError,
 )
 from tablecrypt.keys.key_ring import EncryptedKey, is_ahead
@@ -65,7 +66,7 @@ from tablecrypt.maintenance.catalog_tables import identifiers_of
 from tablecrypt.maintenance.operation import EPOCH, Counted, ProgressListener, checked_moment, moment_of, no_progress
 from tablecrypt.maintenance.reachable import FileKind, ReachableFile
 from tablecrypt.maintenance.sharing.records import LiveShare
-from tablecrypt.printable import counted
+from tablecrypt.printable import counted, one_line
 from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata
 from tablecrypt.table.planning.missing_main import cut_off_head, described
 from tablecrypt.table.table import plain_tables_opened
@@ -116,7 +117,7 @@ def audit(
 
     Raises:
         ConfigurationError: `now` has no time zone, a glob matches no table or stands beside one, or the key service cannot be asked as
-            it is configured.
+            it is configured. Of a catalog, an error of some tables, of whatever kind, is a finding.
         KmsError, KeyNotFoundError: the key service failed, or refused every KEK of the table: without it nothing below the metadata can be
             seen. Of a catalog, a table that it refuses is a finding.
         MasterKeyMismatchError: another master key wrapped the KEKs of the table, or of all tables of the catalog. Of some, it is a finding.
@@ -127,12 +128,12 @@ def audit(
             raise ConfigurationError(f"include and exclude choose among the tables of a catalog, but {name_of(target)} is one table")
         return Audit(target.catalog.name, False, moment, (_audited(target, moment, progress),))
 
-    mismatches: list[MasterKeyMismatchError] = []
-    found = [_of_catalog(target, identifier, moment, progress, mismatches) for identifier in identifiers_of(target, include, exclude)]
+    everywhere: list[TablecryptError] = []
+    found = [_of_catalog(target, identifier, moment, progress, everywhere) for identifier in identifiers_of(target, include, exclude)]
     tables = tuple(table for table in found if table is not None)
-    if mismatches and len(mismatches) == len(tables):
-        # One wrong key file, said once. It hides no other finding.
-        raise mismatches[0]
+    if everywhere and len(everywhere) == len(tables):
+        # One wrong key file or setting, said once. It hides no other finding.
+        raise everywhere[0]
 
     return Audit(target.name, not (include or exclude), moment, tables)
 
@@ -142,8 +143,9 @@ def _audited(table: Table, moment: dt.datetime, progress: ProgressListener) -> T
 
 
 def _of_catalog(
-    catalog: Catalog, identifier: Identifier, moment: dt.datetime, progress: ProgressListener, mismatches: list[MasterKeyMismatchError]
+    catalog: Catalog, identifier: Identifier, moment: dt.datetime, progress: ProgressListener, everywhere: list[TablecryptError]
 ) -> TableAudit | None:
+    """Return the audit of one table, None of one that was dropped; add to `everywhere` an error that may be said of all tables alike."""
     try:
         # A catalog refuses a table that names a master key and is plain: an audit has to report it.
         with plain_tables_opened():
@@ -156,23 +158,31 @@ def _of_catalog(
         raise
     except MasterKeyRefusedError as error:
         return _unseen(identifier, FindingKind.KEY_NOT_ALLOWED, error)
-    except (TablecryptError, FileNotFoundError) as error:
-        # A metadata file that is gone or refused is a finding: the other tables are audited all the same.
+    except Exception as error:  # whatever it is: a table that is gone, forbidden or broken is a finding, and the others are audited
+        logger.debug("%s cannot be loaded", identifier, exc_info=True)
         return _unseen(identifier, FindingKind.REFUSED_TABLE, error)
 
     try:
         return _audited(table, moment, progress)
     except (KmsAccessDeniedError, KeyNotFoundError) as error:
         return _unseen(identifier, FindingKind.KEY_REFUSED, error)
+    except KmsError:
+        raise
     except MasterKeyMismatchError as error:
-        mismatches.append(error)
+        everywhere.append(error)
         return _unseen(identifier, FindingKind.MASTER_KEY_MISMATCH, error)
+    except (ConfigurationError, MissingExtraError) as error:
+        everywhere.append(error)
+        return _unseen(identifier, FindingKind.REFUSED_TABLE, error)
+    except Exception as error:  # its metadata may name whatever a store answers with an error of its own
+        logger.debug("%s cannot be audited", identifier, exc_info=True)
+        return _unseen(identifier, FindingKind.REFUSED_TABLE, error)
 
 
 def _unseen(identifier: Identifier, kind: FindingKind, error: Exception) -> TableAudit:
     """Return the audit of a table that could not be looked into."""
     name = ".".join(identifier)
-    return TableAudit(name, "", "", None, None, None, (), (), (), (), (Finding(kind, name, f"{type(error).__name__}: {error}"),))
+    return TableAudit(name, "", "", None, None, None, (), (), (), (), (Finding(kind, name, f"{type(error).__name__}: {one_line(error)}"),))
 
 
 def _pins_findings(table: Table) -> tuple[Finding, ...]:

@@ -17,6 +17,7 @@ from pyiceberg.table import Table
 
 from tablecrypt import properties as names
 from tablecrypt.crypto.secret import Secret
+from tablecrypt.errors import PlaintextRefusedError
 from tablecrypt.keys.column_keys import ColumnPolicy
 from tablecrypt.keys.key_ring import EncryptedKey
 from tablecrypt.keys.manager import EncryptionManager
@@ -127,14 +128,19 @@ def _probe(client: KeyManagementClient, key_id: str, columns: str, advice: str) 
 def _kek_check(client: KeyManagementClient, table: EncryptedTable) -> Check:
     metadata, snapshot = table.metadata, table.current_snapshot()
     key_id = metadata.properties[names.KEY_ID.name]
-    keyed = None if snapshot is None else getattr(snapshot, "key_id", None)
     name = f"open the table's KEK with {key_id}"
-    if keyed is None:
+    if snapshot is None:
         return Check(_KEYS, name, CheckState.UNTRIED, "not tried: the table has no snapshot yet")
 
     manager = EncryptionManager(client, key_id)
 
-    return _opens(name, lambda: manager.decrypt_manifest_list_key_metadata(metadata.key_ring.chain(keyed)), "")
+    def open_key() -> object:
+        keyed = metadata.key_id_of(snapshot.snapshot_id)
+        if keyed is None:
+            raise PlaintextRefusedError(snapshot.manifest_list, "is not encrypted: the current snapshot has no key-id. No row is read")
+        return manager.decrypt_manifest_list_key_metadata(metadata.key_ring.chain(keyed))
+
+    return _opens(name, open_key, "")
 
 
 def _column_kek_checks(client: KeyManagementClient, metadata: EncryptedTableMetadata, columns: Mapping[str, str]) -> Iterator[Check]:

@@ -8,7 +8,7 @@ it should be is a finding, as a bad block is. Any other error of the store stops
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -56,12 +56,14 @@ class FileFindings:
         parts: how many blocks or modules authenticated.
         problems: empty for a good file.
         rows: how many a Parquet file's row groups have; None where it does not tell.
+        passed_over: field ids of hidden columns that were not authenticated, since their keys were not there.
     """
 
     length: int
     parts: int
     problems: tuple[Problem, ...] = ()
     rows: int | None = None
+    passed_over: tuple[int, ...] = ()
 
 
 def verify_ags1(raw: InputStream, key_metadata: StandardKeyMetadata, location: str, full: bool) -> FileFindings:
@@ -162,7 +164,17 @@ def verify_parquet(
     except FormatError as refused:
         return FileFindings(stored, 0, (Problem("format", str(refused)),))
 
-    return FileFindings(stored, sum(verified.modules.values()), rows=verified.rows)
+    return FileFindings(
+        stored, sum(verified.modules.values()), rows=verified.rows, passed_over=tuple(_field_ids_of(verified.hidden_columns))
+    )
+
+
+def _field_ids_of(hidden_columns: Iterable[str]) -> Iterator[int]:
+    for path in hidden_columns:
+        # The name of a hidden column has a dot itself: __protected__.7, and in it email.
+        field_id = hidden_field_id(".".join(path.split(".")[:2]))
+        assert field_id is not None, "it was found by its name"
+        yield field_id
 
 
 def _all_modules(

@@ -37,6 +37,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import astuple, dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Final
@@ -51,13 +52,14 @@ from pyiceberg.table import Table
 from tablecrypt._parsed_json import ParsedJson
 from tablecrypt.arguments import checked_arguments, file_path
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
-from tablecrypt.errors import ConfigurationError, TamperedFileError
+from tablecrypt.errors import ConfigurationError, FormatError, TamperedFileError
+from tablecrypt.files.encrypting_file_io import refusing_made_up
 from tablecrypt.files.stores import StoredFile, stored_files
 from tablecrypt.maintenance._storage import canonical
 from tablecrypt.maintenance._verify.files import FileFindings, FileToInspect, Problem, inspect_file
 from tablecrypt.maintenance.columns.verification import HiddenColumnKeys, hidden_columns_to_verify, unchecked_columns
 from tablecrypt.maintenance.operation import ProgressListener, no_progress, require_encrypted
-from tablecrypt.maintenance.reachable import FileKind, Reachable, ReachableFile, Unopened, reachable_files
+from tablecrypt.maintenance.reachable import THREADS, FileKind, Reachable, ReachableFile, Unopened, reachable_files
 from tablecrypt.maintenance.runner import FileWork, Runner, run_counted, runner_or_threads
 from tablecrypt.printable import AsJson, counted
 from tablecrypt.table.table import EncryptedTable
@@ -216,7 +218,8 @@ class _Run:
             if file.key is None and file.location not in unopened:
                 self._note(file.location, Problem("key", "the file that names it has no key for it: it is plaintext"))
 
-        keyed = [(file, file.key) for file in files if file.key is not None]
+        self._note_made_up(files)
+        keyed = [(file, file.key) for file in files if file.key is not None and file.location not in self._problems]
 
         if self._full:
             # A quick look reads no pages, so it needs no column's key.
@@ -230,6 +233,25 @@ class _Run:
         for index, looked in run_counted(runner, self._table, inspect_file, works, "verify", self._progress):
             file, key = keyed[index]
             self._take(file, key, looked.result)
+
+    def _note_made_up(self, files: Iterable[ReachableFile]) -> None:
+        """Note files under names that no file has: who may commit chooses the store, and with it an error that would end the run."""
+        io = self._table.io
+
+        def problem(location: str) -> str | None:
+            try:
+                with refusing_made_up(location, io.own_folders), io.raw_input(location).open():
+                    return None
+            except FormatError as made_up:
+                return str(made_up).removeprefix(f"{location}: ")
+            except (FileNotFoundError, PermissionError):
+                return None  # said where it is looked at
+
+        elsewhere = [file.location for file in files if io.own_folders.reason_against(file.location) is not None]
+        with ThreadPoolExecutor(THREADS, thread_name_prefix="tablecrypt-names") as pool:
+            for location, what in zip(elsewhere, pool.map(problem, elsewhere), strict=True):
+                if what is not None:
+                    self._note(location, Problem("file", what))
 
     def result(self) -> Verified:
         """Combine the results of all files with what could not be opened."""
@@ -286,6 +308,9 @@ class _Run:
         self._parts += look.parts
         for problem in look.problems:
             self._note(file.location, problem)
+        if look.passed_over:
+            # Also where edited metadata no longer knows of protected columns, so that nobody asked for their keys.
+            self._hidden_columns.setdefault(file.location, HiddenColumnKeys({}, frozenset(look.passed_over)))
         hidden_columns = self._hidden_columns.get(file.location)
         # A file with bad modules is bad already, and its footer may be what was exchanged.
         if hidden_columns is not None and not look.problems:

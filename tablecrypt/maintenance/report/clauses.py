@@ -86,7 +86,8 @@ CLAUSES: Final = (
     _clause(
         "No metadata from before encryption is left.",
         "up to 200 older metadata files of each table",
-        _FOLDER | {_Kind.NOT_READ},
+        # Of an older metadata file that does not open nobody knows from when it is.
+        _FOLDER | {_Kind.NOT_READ, _Kind.UNOPENED},
         _Kind.STALE_PLAINTEXT_METADATA,
         _Kind.FOREIGN_METADATA,
     ),

@@ -128,7 +128,7 @@ def _kek_age(table: TableAudit, number: int, kek: AuditedKek, now: dt.datetime) 
         )
 
     age = now - kek.created
-    due, action = (kek.created + life, "a new KEK for") if kek.wraps_new else (kek.created + end, "retire a KEK of")
+    due, action = (_after(kek.created, life), "a new KEK for") if kek.wraps_new else (_after(kek.created, end), "retire a KEK of")
 
     return KeyAge(
         number=number,
@@ -168,7 +168,7 @@ def _dek_age(table: TableAudit, number: int, oldest: dt.datetime, keys: int, now
         period=f"opens for {_days(DEK_LIFE)}",
         filled=_percent(age / DEK_LIFE),
         first="100%",
-        due=oldest + DEK_LIFE,
+        due=_after(oldest, DEK_LIFE),
         action="re-encrypt",
         is_overdue=age > DEK_LIFE,
     )
@@ -305,6 +305,14 @@ def end_of(key_id: str, shown: int = 36) -> str:
 def day(moment: dt.datetime) -> str:
     """Return a day as the page shows it."""
     return f"{moment:%Y-%m-%d}"
+
+
+def _after(moment: dt.datetime, span: dt.timedelta) -> dt.datetime:
+    """Return the moment so long after another; the last one that there is where metadata or a store says a time shortly before that."""
+    try:
+        return moment + span
+    except OverflowError:
+        return dt.datetime.max.replace(tzinfo=dt.UTC)
 
 
 def _number(span: dt.timedelta) -> int:
