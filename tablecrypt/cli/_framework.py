@@ -133,6 +133,14 @@ dry_run_option = click.option("--dry-run", is_flag=True, help="Show what would b
 yes_option = click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation. Required without a terminal.")
 
 
+def refuse_blank(context: click.Context, parameter: click.Parameter, value: Any) -> Any:
+    """Return the text of an option, or its texts, unless one is blank: a variable that is not set would leave the option out, unnoticed."""
+    for each in value if isinstance(value, tuple) else (value,):
+        if each is not None and not each.strip():
+            raise click.BadParameter("it is blank: write a value, or leave the option out", context, parameter)
+    return value
+
+
 def _set_loudness(context: click.Context, parameter: click.Parameter, value: bool) -> None:
     if value and parameter.name is not None:
         settings = context.ensure_object(Settings)

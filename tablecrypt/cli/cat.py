@@ -129,10 +129,19 @@ def _table_rows(
 
 
 def _in_order(rows: pa.RecordBatchReader, columns: list[str]) -> pa.RecordBatchReader:
+    """Return rows with the columns in the order in which they are named, each once: a field is a part of its column, and * is all."""
     import pyarrow as pa
 
-    schema = pa.schema([rows.schema.field(name) for name in columns])
-    return pa.RecordBatchReader.from_batches(schema, (batch.select(columns) for batch in rows))
+    names = rows.schema.names
+    order = list(dict.fromkeys(column for each in columns for column in (names if each == "*" else [_column_of(each, names)])))
+    schema = pa.schema([rows.schema.field(name) for name in order])
+
+    return pa.RecordBatchReader.from_batches(schema, (batch.select(order) for batch in rows))
+
+
+def _column_of(name: str, columns: list[str]) -> str:
+    """Return the column that a name means, or that holds the field which it means."""
+    return max((each for each in columns if name == each or name.startswith(f"{each}.")), key=len)
 
 
 def _print_file(

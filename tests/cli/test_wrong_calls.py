@@ -187,6 +187,21 @@ CALLS: Final[list[tuple[tuple[str, ...], str]]] = [
     ((*PROD, "inspect", "db.orders", "--key-id", "orders"), "--key-file and --key-id are for files: a table names its own master key"),
     ((*PROD, "cat", "db.orders", "--json", "--format", "csv"), "--json and --format csv exclude each other"),
     ((*PROD, "migrate", "db.orders", "--key-id", "orders", "--set", "nothing", "--yes"), "--set nothing: write name=value"),
+    (("inspect", "./orders.keys", "--key-file", "orders.keys"), "name the master key: --key-id, with --key-file or a key service"),
+    (("hadoop-kms-key", "pii", "--roll", "--length", "32", "--key-file", "orc.json"), "--length belongs to a new key: a new version is as"),
+    # values that are blank, as those of variables that are not set
+    *(
+        (call, f"Invalid value for '{option}': it is blank: write a value, or leave the option out")
+        for call, option in (
+            (("--catalog", "", "audit"), "--catalog"),
+            ((*PROD, "reencrypt", "db.orders", "--shared-with", ""), "--shared-with"),
+            ((*PROD, "reencrypt", "db.orders", "--file", " "), "--file"),
+            ((*PROD, "rewrap", "db.orders", "--from-key-id", ""), "--from-key-id"),
+            ((*PROD, "doctor", "db.orders", "--key-id", ""), "--key-id"),
+            (("inspect", "./orders.keys", "--key-id", ""), "--key-id"),
+            (("hadoop-kms-key", "pii", "--roll", "--master-key", "", "--key-file", "orc.json"), "--master-key"),
+        )
+    ),
     # places that are not there
     ((*PROD, "audit", "db.orders", "--html", "nowhere/page.html"), "there is no folder"),
     ((*PROD, "audit", "db.orders", "--html", ""), "--html . is a folder: name a file"),
@@ -539,6 +554,24 @@ def test_a_pipe_gets_csv_and_a_table_if_asked(monkeypatch: pytest.MonkeyPatch) -
         "id  ssn  home",
         ' 1  111  {"city": "a\\u001b[31…',
     ]
+
+
+@pytest.mark.parametrize(
+    ("columns", "row"),
+    [
+        ("*", {"id": 1, "item": "lamp"}),
+        ("item,*", {"item": "lamp", "id": 1}),
+        ("item,item", {"item": "lamp"}),
+        ("home.zip,id", {"home": {"zip": 1}, "id": 1}),
+        ("home.zip,home.city", {"home": {"city": "a\x1b[31m", "zip": 1}}),
+    ],
+)
+def test_cat_prints_all_columns_for_a_star_and_fields_of_a_struct_in_their_column(columns: str, row: dict[str, object]) -> None:
+    table = "db.people" if "home" in columns else "db.orders"
+    done = run(*PROD, "cat", table, "--columns", columns, "--limit", "1", "--json")
+
+    assert (done.code, done.stderr) == (0, "")
+    assert list(json.loads(done.stdout).items()) == list(row.items())
 
 
 def test_more_columns_than_fit_are_lines(monkeypatch: pytest.MonkeyPatch) -> None:
