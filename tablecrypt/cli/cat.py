@@ -154,8 +154,8 @@ def _print_file(
         print_rows((rows if limit is None else rows.slice(0, limit)).to_reader(), row_format)
         return
 
-    if columns is not None or limit is not None:
-        raise ConfigurationError(f"{path} is an AGS1 file, which has bytes and not rows: leave out --columns and --limit")
+    if columns is not None or limit is not None or row_format is not None:
+        raise ConfigurationError(f"{path} is an AGS1 file, which has bytes and not rows: leave out --columns, --limit, --format and --json")
 
     with file_keys.opened_stream(path, key_metadata) as stream:
         shutil.copyfileobj(stream, sys.stdout.buffer, _COPIED)
