@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, Self, TextIO, TypeVar
 import click
 
 from tablecrypt.cli._output import progress_shown, say, show
-from tablecrypt.cli.main import FOUND, INTERRUPTED, REFUSED, TERMINATED
+from tablecrypt.cli.main import FOUND, INTERRUPTED, REFUSED, TERMINATED, UNREAD
 from tablecrypt.cli.settings import Settings, is_glob
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.printable import counted, one_line, printable
@@ -29,6 +29,7 @@ _CODES: Final = {
     0: "success",
     REFUSED: "refused or failed, wrong arguments, or not confirmed; stderr says why",
     INTERRUPTED: "interrupted",
+    UNREAD: "nobody read the output to its end",
     TERMINATED: "terminated by SIGTERM",
 }
 

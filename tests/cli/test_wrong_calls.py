@@ -495,10 +495,17 @@ def test_a_closed_stream_is_neither_a_bug_nor_a_finding(arguments: str, closed: 
     assert bool(done.stdout) == (closed == "2>&-")
 
 
-def test_a_pipe_that_nobody_reads_is_no_bad_file() -> None:
-    done = in_shell('"$@" | true; exit ${PIPESTATUS[0]}', *PROD, "verify", "db.orders")
+@pytest.mark.parametrize("arguments", ["verify db.orders", "cat db.orders", "list --json"])
+def test_a_pipe_that_nobody_reads_ends_quietly_as_in_other_programs(arguments: str) -> None:
+    done = in_shell('"$@" | true; exit ${PIPESTATUS[0]}', *PROD, *arguments.split())
 
-    assert (done.code, done.stderr) == (2, "")
+    assert (done.code, done.stderr) == (141, "")
+
+
+@pytest.mark.parametrize("arguments", ["describe db.nowhere", "verify --no-such-option"])
+@pytest.mark.parametrize("line", ['"$@" 2>/dev/full', '"$@" 2>&1 | true; exit ${PIPESTATUS[0]}'])
+def test_a_refusal_that_nobody_can_read_is_no_finding(arguments: str, line: str) -> None:
+    assert in_shell(line, *PROD, *arguments.split()).code == 2
 
 
 @pytest.mark.parametrize("written", [("audit", "db.orders", "--html", "page.html"), ("audit", "db.orders", "--bundle", "page.zip")])
