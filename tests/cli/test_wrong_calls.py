@@ -110,6 +110,8 @@ CALLS: Final[list[tuple[tuple[str, ...], str]]] = [
         (*PROD, "-p", "py-catalog-impl=tablecrypt_catalog.EncryptedSqlCatlog", "cat", "db.orders"),
         "has no attribute 'EncryptedSqlCatlog'. Did you mean EncryptedSqlCatalog?",
     ),
+    (("--catalog", "PROD", "list"), "catalog PROD holds nothing, and its database holds catalog prod: write --catalog prod"),
+    (("--catalog", "Prod", "describe", "db.orders"), "catalog Prod holds nothing, and its database holds catalog prod"),
     # a database, a server
     (
         (*PROD, "-p", "uri=http://127.0.0.1:9/", "audit"),
@@ -280,6 +282,10 @@ CALLS: Final[list[tuple[tuple[str, ...], str]]] = [
         "orders.keys: there is a file that is no HTML page, and it is",
     ),
     ((*PROD, "erase", "db.orders", "--where", "id = 1", "--where", "id = 2", "--yes"), "--where is given 2 times, and takes one value"),
+    (
+        (*PROD, "erase", "db.orders", "--where", "id = 1", "--yes", "--certificate", "a.json", "--certificate", "./a.json"),
+        "--certificate names one file several times",
+    ),
     (("--catalog", "staging", *PROD, "audit", "db.orders"), "--catalog is given 2 times, and takes one value"),
     (
         (*PROD, "-p", "encryption.kms-type=local", "-p", "encryption.kms-type=memory", "audit", "db.orders"),
