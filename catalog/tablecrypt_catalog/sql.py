@@ -18,13 +18,14 @@ from typing import Any
 
 from pyiceberg.catalog import URI, Catalog
 from pyiceberg.catalog.memory import InMemoryCatalog
+from pyiceberg.catalog.sql import IcebergNamespaceProperties
 from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException, NoSuchTableError, TableAlreadyExistsError
 from pyiceberg.io import FileIO
 from pyiceberg.table import CommitTableResponse, StagedTable, Table
 from pyiceberg.table.update import TableRequirement, TableUpdate
 from pyiceberg.typedef import EMPTY_DICT, Identifier
 from pyiceberg.types import strtobool
-from sqlalchemy import Delete, Select, Update, bindparam, delete, make_url, select, update
+from sqlalchemy import Delete, Select, Update, bindparam, delete, make_url, select, union, update
 from sqlalchemy.exc import ArgumentError as SQLArgumentError
 from sqlalchemy.exc import DBAPIError, IntegrityError, NoSuchModuleError
 from sqlalchemy.orm import Session
@@ -124,6 +125,14 @@ class EncryptedSqlCatalog(EncryptionMixin, SqlCatalogAdapter):
         """Drop the catalog's tables from the database, that of the pins included."""
         super().destroy_tables()
         drop_pins_table(self.engine)
+
+    def spelled_otherwise(self) -> str | None:
+        """Return the name of a catalog of the same database that differs in case alone, if there is one and this one holds nothing."""
+        with Session(self.engine) as session:
+            held = set(session.scalars(union(select(ROWS.c.catalog_name), select(IcebergNamespaceProperties.catalog_name))))
+        alike = sorted(name for name in held if name.casefold() == self.name.casefold())
+
+        return alike[0] if alike and self.name not in alike else None
 
     def load_table(self, identifier: str | Identifier) -> Table:
         """Load a table. If it has encryption.key-id, it is an EncryptedTable.

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, Self, TextIO, TypeVar
 import click
 
 from tablecrypt.cli._output import progress_shown, say, show
-from tablecrypt.cli.main import FOUND, INTERRUPTED, REFUSED, TERMINATED
+from tablecrypt.cli.main import FOUND, INTERRUPTED, REFUSED, TERMINATED, UNREAD
 from tablecrypt.cli.settings import Settings, is_glob
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.printable import counted, one_line, printable
@@ -29,6 +29,7 @@ _CODES: Final = {
     0: "success",
     REFUSED: "refused or failed, wrong arguments, or not confirmed; stderr says why",
     INTERRUPTED: "interrupted",
+    UNREAD: "nobody read the output to its end",
     TERMINATED: "terminated by SIGTERM",
 }
 
@@ -131,6 +132,14 @@ def option_near(name: str, options: Iterable[str]) -> str:
 json_option = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 dry_run_option = click.option("--dry-run", is_flag=True, help="Show what would be done, and change nothing.")
 yes_option = click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation. Required without a terminal.")
+
+
+def refuse_blank(context: click.Context, parameter: click.Parameter, value: Any) -> Any:
+    """Return the text of an option, or its texts, unless one is blank: a variable that is not set would leave the option out, unnoticed."""
+    for each in value if isinstance(value, tuple) else (value,):
+        if each is not None and not each.strip():
+            raise click.BadParameter("it is blank: write a value, or leave the option out", context, parameter)
+    return value
 
 
 def _set_loudness(context: click.Context, parameter: click.Parameter, value: bool) -> None:

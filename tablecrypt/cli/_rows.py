@@ -12,7 +12,6 @@ from __future__ import annotations
 import base64
 import datetime as dt
 import json
-import os
 import shutil
 import sys
 from collections.abc import Callable, Iterator
@@ -34,7 +33,7 @@ _PAGE: Final = 1000
 
 
 def print_rows(rows: pa.RecordBatchReader, row_format: str | None) -> None:
-    """Write rows to stdout, batch by batch. A reader of the pipe that has had enough ends it quietly.
+    """Write rows to stdout, batch by batch.
 
     Args:
         rows: the rows.
@@ -43,12 +42,8 @@ def print_rows(rows: pa.RecordBatchReader, row_format: str | None) -> None:
     Raises:
         ConfigurationError: a column cannot be written in this format.
     """
-    try:
-        _WRITERS[row_format or ("table" if sys.stdout.isatty() else "csv")](rows, sys.stdout.buffer)
-        sys.stdout.buffer.flush()
-    except BrokenPipeError:
-        # Python flushes stdout once more at exit, and would complain again.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    _WRITERS[row_format or ("table" if sys.stdout.isatty() else "csv")](rows, sys.stdout.buffer)
+    sys.stdout.buffer.flush()
 
 
 def _write_table(rows: pa.RecordBatchReader, sink: BinaryIO) -> None:

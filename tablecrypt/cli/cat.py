@@ -129,10 +129,19 @@ def _table_rows(
 
 
 def _in_order(rows: pa.RecordBatchReader, columns: list[str]) -> pa.RecordBatchReader:
+    """Return rows with the columns in the order in which they are named, each once: a field is a part of its column, and * is all."""
     import pyarrow as pa
 
-    schema = pa.schema([rows.schema.field(name) for name in columns])
-    return pa.RecordBatchReader.from_batches(schema, (batch.select(columns) for batch in rows))
+    names = rows.schema.names
+    order = list(dict.fromkeys(column for each in columns for column in (names if each == "*" else [_column_of(each, names)])))
+    schema = pa.schema([rows.schema.field(name) for name in order])
+
+    return pa.RecordBatchReader.from_batches(schema, (batch.select(order) for batch in rows))
+
+
+def _column_of(name: str, columns: list[str]) -> str:
+    """Return the column that a name means, or that holds the field which it means."""
+    return max((each for each in columns if name == each or name.startswith(f"{each}.")), key=len)
 
 
 def _print_file(
@@ -145,8 +154,8 @@ def _print_file(
         print_rows((rows if limit is None else rows.slice(0, limit)).to_reader(), row_format)
         return
 
-    if columns is not None or limit is not None:
-        raise ConfigurationError(f"{path} is an AGS1 file, which has bytes and not rows: leave out --columns and --limit")
+    if columns is not None or limit is not None or row_format is not None:
+        raise ConfigurationError(f"{path} is an AGS1 file, which has bytes and not rows: leave out --columns, --limit, --format and --json")
 
     with file_keys.opened_stream(path, key_metadata) as stream:
         shutil.copyfileobj(stream, sys.stdout.buffer, _COPIED)

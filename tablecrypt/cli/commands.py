@@ -11,7 +11,7 @@ from typing import Final
 
 import click
 
-from tablecrypt.cli._framework import BEFORE_COMMAND, option_near, progress_options, refuse_repeated
+from tablecrypt.cli._framework import BEFORE_COMMAND, option_near, progress_options, refuse_blank, refuse_repeated
 from tablecrypt.cli._output import retries_shown, say
 from tablecrypt.cli.operations import plain_command
 from tablecrypt.cli.settings import Settings, parse_properties
@@ -130,6 +130,7 @@ def _show_version(context: click.Context, parameter: click.Parameter, value: boo
     "--catalog",
     "catalog_name",
     metavar="NAME",
+    callback=refuse_blank,
     help="A catalog that .pyiceberg.yaml or the environment configures; by default the default catalog of PyIceberg.",
 )
 @click.option(

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final, cast
 
@@ -74,7 +75,7 @@ def encrypt_file(
     files. SOURCE does not change.
     """
     source = Path("/dev/stdin") if str(source) == "-" else source
-    _check_target(source, target)
+    _check_target(target, {"the source": source, "the key file": key_file})
     # Parquet is read from its end, and a pipe has none yet.
     if file_format == "parquet" and not source.is_file():
         raise ConfigurationError(f"{source} is a pipe, which a Parquet file cannot be read from: leave out --format parquet")
@@ -128,7 +129,7 @@ def decrypt_file(
     """
     to_stdout = str(target) == "-"
     if not to_stdout:
-        _check_target(source, target)
+        _check_target(target, {"the source": source, "the source's key": file_keys.key_path(source), "the key file": key_file})
     key_metadata = file_keys.read_key(file_keys.manager(settings, key_file, key_id), file_keys.key_path(source))
     described = {"source": str(source), "target": str(target)}
     # After the key is opened, so that a dry run meets what would refuse the decryption.
@@ -186,19 +187,26 @@ def _decrypt(source: Path, sink: BinaryIO, key_metadata: StandardKeyMetadata) ->
         shutil.copyfileobj(stream, sink, _COPIED)
 
 
-def _check_target(source: Path, target: Path) -> None:
+def _check_target(target: Path, kept: Mapping[str, Path | None]) -> None:
     """Refuse a target that is no file of its own.
 
+    Args:
+        target: what is to be written; beside it, the file of its key may be.
+        kept: what neither of them may replace, by what people call it.
+
     Raises:
-        ConfigurationError: it is -, the source itself, or in a folder that is not there.
+        ConfigurationError: it is -, blank, one of `kept`, or in a folder that is not there.
     """
     if str(target) == "-":
         raise ConfigurationError("- is not a file: name a file, since the key of an encrypted file is stored beside it")
+    if not target.name:
+        raise ConfigurationError("the target is blank or a folder: name a file")
     if not target.absolute().parent.is_dir():
         raise ConfigurationError(f"{target}: there is no folder {target.parent}")
     # Through links as well: the source is read while the target is written.
-    if target.exists() and target.samefile(source):
-        raise ConfigurationError(f"{target} is the source, which stays as it is: name another file")
+    for written, (what, file) in product((target, file_keys.key_path(target)), kept.items()):
+        if file is not None and file.exists() and written.exists() and written.samefile(file):
+            raise ConfigurationError(f"{written} is {what}, which stays as it is: name another file")
 
 
 @contextmanager

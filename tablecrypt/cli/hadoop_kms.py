@@ -11,17 +11,18 @@ import signal
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import click
 
 from tablecrypt._atomic_file import atomic_file
-from tablecrypt.cli._framework import DocumentedCommand, json_option
+from tablecrypt.cli._framework import DocumentedCommand, json_option, refuse_blank
 from tablecrypt.cli._output import say, show
 from tablecrypt.cli.settings import Settings, pass_settings
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.printable import counted
 
+DEFAULT_LENGTH: Final = 16
 _FILE = click.Path(dir_okay=False, path_type=Path)
 
 
@@ -103,12 +104,18 @@ def hadoop_kms(
 @click.option(
     "--key-file", required=True, type=click.Path(dir_okay=False, path_type=Path), help="The key file; created if it does not exist."
 )
-@click.option("--master-key", help="The key service's key. Needed for a new key; a new version uses that of the last one by default.")
-@click.option("--length", default=16, show_default=True, type=click.Choice([16, 32]), help="Length of a new key in bytes.")
+@click.option(
+    "--master-key",
+    callback=refuse_blank,
+    help="The key service's key. Needed for a new key; a new version uses that of the last one by default.",
+)
+@click.option("--length", type=click.Choice([16, 32]), help="Length of a new key in bytes; 16 unless given.")
 @click.option("--roll", is_flag=True, help="Add a version to an existing key.")
 @json_option
 @pass_settings
-def hadoop_kms_key(settings: Settings, name: str, key_file: Path, master_key: str | None, length: int, roll: bool, as_json: bool) -> None:
+def hadoop_kms_key(
+    settings: Settings, name: str, key_file: Path, master_key: str | None, length: int | None, roll: bool, as_json: bool
+) -> None:
     """Create a key for encrypting ORC files.
 
     NAME is the key's name in the option orc.encrypt. The key is random. The file holds it encrypted under a key of the key service, without
@@ -117,6 +124,9 @@ def hadoop_kms_key(settings: Settings, name: str, key_file: Path, master_key: st
     """
     from tablecrypt.hadoop_kms.master_keys import create_key, roll_key
     from tablecrypt.kms.factory import load_kms
+
+    if roll and length is not None:
+        raise ConfigurationError("--length belongs to a new key: a new version is as long as the key is")
 
     now_ms = time.time_ns() // 1_000_000
     kms = load_kms(settings.kms_properties())
@@ -127,7 +137,7 @@ def hadoop_kms_key(settings: Settings, name: str, key_file: Path, master_key: st
         raise ConfigurationError("a new key needs --master-key")
     else:
         version = 0
-        create_key(key_file, kms, name, master_key, now_ms, length)
+        create_key(key_file, kms, name, master_key, now_ms, length or DEFAULT_LENGTH)
 
     kms.close()
     said = f"Added version {version} of key {name} to {key_file}." if roll else f"Added key {name} to {key_file}. Keep a copy of the file."

@@ -33,7 +33,9 @@ def inspect(run: Run, source: str, location: str | None, key_file: Path | None, 
         raise ConfigurationError("--file is for tables")
 
     path = file_keys.present(source)
-    key_metadata = file_keys.read_key(file_keys.manager(run.settings, key_file, key_id), file_keys.key_path(path)) if key_id else None
+    # A key file alone opens nothing: `manager` asks for the key's id.
+    has_key = key_file is not None or key_id is not None
+    key_metadata = file_keys.read_key(file_keys.manager(run.settings, key_file, key_id), file_keys.key_path(path)) if has_key else None
     with path.open("rb") as raw:
         keys = None if key_metadata is None else file_keys.parquet_keys(key_metadata)
         show(file_layers(raw, source, key_metadata, keys), run.as_json)

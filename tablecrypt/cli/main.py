@@ -6,6 +6,7 @@
               1    doctor, audit and verify: something was found; orphans and shred: something could not be done
               2    refused, wrong arguments, or the answer to a question was not yes: stderr says what and why
               130  interrupted
+              141  nobody read the output to its end, as of `| head`: the code of a program that SIGPIPE ends
               143  terminated (SIGTERM), after what was begun is cleaned up as after an interruption
 
 An error that is said on purpose, one of storage or of the catalog, is one line on stderr and exit code 2. Anything else is a bug: its
@@ -30,6 +31,7 @@ from tablecrypt.printable import one_line, printable
 FOUND: Final = 1
 REFUSED: Final = 2
 INTERRUPTED: Final = 130
+UNREAD: Final = 141
 TERMINATED: Final = 143
 
 
@@ -48,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if is_external(error):
             _refuse(said_of(error))
         # Line by line through `printable`: an error may quote names from metadata, which could command the terminal.
-        sys.stderr.writelines(f"{printable(line)}\n" for line in traceback.format_exc().splitlines())
+        _say_at_the_end("".join(f"{printable(line)}\n" for line in traceback.format_exc().splitlines()))
         raise SystemExit(REFUSED) from None
 
 
@@ -121,12 +123,22 @@ def run(arguments: Sequence[str] | None = None) -> None:
         raise SystemExit(REFUSED) from None
     except SystemExit as end:
         # Commands return their code. click ends with 1 where nobody reads the output to its end, which would say that something was found.
-        raise SystemExit(REFUSED if end.code == FOUND else end.code) from None
+        raise SystemExit(UNREAD if end.code == FOUND else end.code) from None
 
     raise SystemExit(code or 0)
 
 
 def _refuse(message: str, code: int = REFUSED) -> NoReturn:
     # One line, whatever the error quotes: scripts read it, and a terminal must not obey it.
-    sys.stderr.write(f"tablecrypt: {printable(one_line(message))}\n")
+    _say_at_the_end(f"tablecrypt: {printable(one_line(message))}\n")
     raise SystemExit(code)
+
+
+def _say_at_the_end(text: str) -> None:
+    """Write to stderr, or nowhere if that cannot be written to: the exit code of such an error would say that something was found."""
+    try:
+        sys.stderr.write(text)
+        sys.stderr.flush()
+    except OSError:
+        # Python writes what is left once more as it exits, and would end with a code of its own.
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115  open until the process ends

@@ -18,7 +18,16 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from tablecrypt.cli._framework import Chosen, DocumentedCommand, dry_run_option, end_with_found, json_option, progress_options, yes_option
+from tablecrypt.cli._framework import (
+    Chosen,
+    DocumentedCommand,
+    dry_run_option,
+    end_with_found,
+    json_option,
+    progress_options,
+    refuse_blank,
+    yes_option,
+)
 from tablecrypt.cli._output import progress_shown, show
 from tablecrypt.cli.main import FOUND, REFUSED
 from tablecrypt.cli.settings import Settings, pass_settings
@@ -196,7 +205,9 @@ def _kind(option: Option) -> dict[str, Any]:
         return {"type": click.Choice([int(each) if each.isdecimal() else each for each in option.value.strip("[]").split("|")])}
 
     kind = _KINDS.get(option.kind or option.value, click.STRING)
-    return {"type": kind, "metavar": option.value, "callback": _CALLBACKS.get(option.value)}
+    # An option that may stand alone is empty where it does.
+    is_text = kind is click.STRING and option.alone is None
+    return {"type": kind, "metavar": option.value, "callback": _CALLBACKS.get(option.value, refuse_blank if is_text else None)}
 
 
 def _moment(context: click.Context, parameter: click.Parameter, value: str | None) -> dt.datetime | None:

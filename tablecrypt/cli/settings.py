@@ -63,12 +63,16 @@ class Settings:
         self._check(found, may_be_new)
 
         try:
-            return found.load()
+            catalog = found.load()
         # A ValueError too, and already says what is wrong.
         except ConfigurationError:
             raise
         except (ValueError, TypeError) as wrong:
             raise ConfigurationError(f"catalog {self.catalog_name or 'default'} cannot be loaded: {wrong}") from wrong
+
+        if not may_be_new:
+            _check_spelling(catalog)
+        return catalog
 
     def catalog_with(self, namespace: str | None) -> Catalog:
         """Return the catalog, after checking that it has a namespace, if one is named.
@@ -174,6 +178,19 @@ class Settings:
         from tablecrypt_catalog.configuration import Configured
 
         return {name: str(value) for name, value in Configured.of(self.catalog_name, self.properties).properties.items()}
+
+
+def _check_spelling(catalog: Catalog) -> None:
+    """Refuse a catalog that is empty where another of its database is meant: a configuration has names in any case, and a database has not.
+
+    Raises:
+        ConfigurationError: there is one whose name differs in case alone.
+    """
+    # Of SQL catalogs alone, which no other command has to import.
+    spelled = getattr(catalog, "spelled_otherwise", None)
+    other = None if spelled is None else spelled()
+    if other is not None:
+        raise ConfigurationError(f"catalog {catalog.name} holds nothing, and its database holds catalog {other}: write --catalog {other}")
 
 
 def _namespaces_near(catalog: Catalog, name: str) -> list[str]:

@@ -26,6 +26,9 @@ def erase(run: Run, table: str, row_filter: str, certificates: tuple[Path, ...],
 
     for path in certificates:
         check_certificate_path(path)
+    # Before the erasure too, after which the second could not be written.
+    if len({path.absolute() for path in certificates}) < len(certificates):
+        raise ConfigurationError("--certificate names one file several times: name each file once")
     if not run.dry_run:
         confirm(f"All rows of {table} where {row_filter} will be erased for good, and with them the snapshots that held them. Go on?", yes)
 

@@ -201,6 +201,32 @@ def test_a_file_that_is_there_is_kept_without_force(stream: Path, keys: tuple[st
     assert target.read_bytes() != before
 
 
+def test_force_replaces_neither_what_is_read_nor_a_key(stream: Path, keys: tuple[str, ...], tmp_path: Path) -> None:
+    target, named_as_a_key, link = encrypted(stream, keys), tmp_path / "a.key.json", tmp_path / "link"
+    named_as_a_key.write_text("{}")
+    link.symlink_to(keys[1])
+    key = target.with_name(f"{target.name}.key.json")
+    before = {path: path.read_bytes() for path in (target, named_as_a_key, key, Path(keys[1]))}
+
+    for command, source, written, what in (
+        ("encrypt-file", named_as_a_key, tmp_path / "a", "a.key.json is the source"),
+        ("encrypt-file", stream, Path(keys[1]), "is the key file"),
+        ("encrypt-file", stream, link, "is the key file"),
+        ("decrypt-file", target, Path(keys[1]), "is the key file"),
+        ("decrypt-file", target, key, "is the source's key"),
+    ):
+        assert what in refused(run(command, str(source), str(written), *keys, "--force"))
+
+    assert {path: path.read_bytes() for path in before} == before
+
+
+@pytest.mark.parametrize("command", ["encrypt-file", "decrypt-file"])
+def test_a_target_without_a_name_is_refused(command: str, stream: Path, keys: tuple[str, ...]) -> None:
+    source = stream if command == "encrypt-file" else encrypted(stream, keys)
+
+    assert "the target is blank or a folder: name a file" in refused(run(command, str(source), "", *keys))
+
+
 def test_what_comes_through_a_pipe_comes_back_whole(stream: Path, keys: tuple[str, ...], tmp_path: Path) -> None:
     pipe, target, back = (tmp_path / name for name in ("pipe", "sealed", "back"))
     os.mkfifo(pipe)
@@ -298,6 +324,7 @@ def test_cat_refuses_what_a_file_does_not_have(stream: Path, keys: tuple[str, ..
     target = str(encrypted(stream, keys))
 
     refused(run("cat", target, *keys, "--limit", "3"))
+    refused(run("cat", target, *keys, "--json"))
     refused(run("cat", target, *keys, "--where", "id > 3"))
 
 

@@ -110,6 +110,8 @@ CALLS: Final[list[tuple[tuple[str, ...], str]]] = [
         (*PROD, "-p", "py-catalog-impl=tablecrypt_catalog.EncryptedSqlCatlog", "cat", "db.orders"),
         "has no attribute 'EncryptedSqlCatlog'. Did you mean EncryptedSqlCatalog?",
     ),
+    (("--catalog", "PROD", "list"), "catalog PROD holds nothing, and its database holds catalog prod: write --catalog prod"),
+    (("--catalog", "Prod", "describe", "db.orders"), "catalog Prod holds nothing, and its database holds catalog prod"),
     # a database, a server
     (
         (*PROD, "-p", "uri=http://127.0.0.1:9/", "audit"),
@@ -187,6 +189,21 @@ CALLS: Final[list[tuple[tuple[str, ...], str]]] = [
     ((*PROD, "inspect", "db.orders", "--key-id", "orders"), "--key-file and --key-id are for files: a table names its own master key"),
     ((*PROD, "cat", "db.orders", "--json", "--format", "csv"), "--json and --format csv exclude each other"),
     ((*PROD, "migrate", "db.orders", "--key-id", "orders", "--set", "nothing", "--yes"), "--set nothing: write name=value"),
+    (("inspect", "./orders.keys", "--key-file", "orders.keys"), "name the master key: --key-id, with --key-file or a key service"),
+    (("hadoop-kms-key", "pii", "--roll", "--length", "32", "--key-file", "orc.json"), "--length belongs to a new key: a new version is as"),
+    # values that are blank, as those of variables that are not set
+    *(
+        (call, f"Invalid value for '{option}': it is blank: write a value, or leave the option out")
+        for call, option in (
+            (("--catalog", "", "audit"), "--catalog"),
+            ((*PROD, "reencrypt", "db.orders", "--shared-with", ""), "--shared-with"),
+            ((*PROD, "reencrypt", "db.orders", "--file", " "), "--file"),
+            ((*PROD, "rewrap", "db.orders", "--from-key-id", ""), "--from-key-id"),
+            ((*PROD, "doctor", "db.orders", "--key-id", ""), "--key-id"),
+            (("inspect", "./orders.keys", "--key-id", ""), "--key-id"),
+            (("hadoop-kms-key", "pii", "--roll", "--master-key", "", "--key-file", "orc.json"), "--master-key"),
+        )
+    ),
     # places that are not there
     ((*PROD, "audit", "db.orders", "--html", "nowhere/page.html"), "there is no folder"),
     ((*PROD, "audit", "db.orders", "--html", ""), "--html . is a folder: name a file"),
@@ -265,6 +282,10 @@ CALLS: Final[list[tuple[tuple[str, ...], str]]] = [
         "orders.keys: there is a file that is no HTML page, and it is",
     ),
     ((*PROD, "erase", "db.orders", "--where", "id = 1", "--where", "id = 2", "--yes"), "--where is given 2 times, and takes one value"),
+    (
+        (*PROD, "erase", "db.orders", "--where", "id = 1", "--yes", "--certificate", "a.json", "--certificate", "./a.json"),
+        "--certificate names one file several times",
+    ),
     (("--catalog", "staging", *PROD, "audit", "db.orders"), "--catalog is given 2 times, and takes one value"),
     (
         (*PROD, "-p", "encryption.kms-type=local", "-p", "encryption.kms-type=memory", "audit", "db.orders"),
@@ -480,10 +501,17 @@ def test_a_closed_stream_is_neither_a_bug_nor_a_finding(arguments: str, closed: 
     assert bool(done.stdout) == (closed == "2>&-")
 
 
-def test_a_pipe_that_nobody_reads_is_no_bad_file() -> None:
-    done = in_shell('"$@" | true; exit ${PIPESTATUS[0]}', *PROD, "verify", "db.orders")
+@pytest.mark.parametrize("arguments", ["verify db.orders", "cat db.orders", "list --json"])
+def test_a_pipe_that_nobody_reads_ends_quietly_as_in_other_programs(arguments: str) -> None:
+    done = in_shell('"$@" | true; exit ${PIPESTATUS[0]}', *PROD, *arguments.split())
 
-    assert (done.code, done.stderr) == (2, "")
+    assert (done.code, done.stderr) == (141, "")
+
+
+@pytest.mark.parametrize("arguments", ["describe db.nowhere", "verify --no-such-option"])
+@pytest.mark.parametrize("line", ['"$@" 2>/dev/full', '"$@" 2>&1 | true; exit ${PIPESTATUS[0]}'])
+def test_a_refusal_that_nobody_can_read_is_no_finding(arguments: str, line: str) -> None:
+    assert in_shell(line, *PROD, *arguments.split()).code == 2
 
 
 @pytest.mark.parametrize("written", [("audit", "db.orders", "--html", "page.html"), ("audit", "db.orders", "--bundle", "page.zip")])
@@ -539,6 +567,24 @@ def test_a_pipe_gets_csv_and_a_table_if_asked(monkeypatch: pytest.MonkeyPatch) -
         "id  ssn  home",
         ' 1  111  {"city": "a\\u001b[31…',
     ]
+
+
+@pytest.mark.parametrize(
+    ("columns", "row"),
+    [
+        ("*", {"id": 1, "item": "lamp"}),
+        ("item,*", {"item": "lamp", "id": 1}),
+        ("item,item", {"item": "lamp"}),
+        ("home.zip,id", {"home": {"zip": 1}, "id": 1}),
+        ("home.zip,home.city", {"home": {"city": "a\x1b[31m", "zip": 1}}),
+    ],
+)
+def test_cat_prints_all_columns_for_a_star_and_fields_of_a_struct_in_their_column(columns: str, row: dict[str, object]) -> None:
+    table = "db.people" if "home" in columns else "db.orders"
+    done = run(*PROD, "cat", table, "--columns", columns, "--limit", "1", "--json")
+
+    assert (done.code, done.stderr) == (0, "")
+    assert list(json.loads(done.stdout).items()) == list(row.items())
 
 
 def test_more_columns_than_fit_are_lines(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -131,6 +131,25 @@ def test_properties_that_a_table_which_is_there_has_not_are_refused(catalog_of_b
         migrate(plain, MASTER_KEY, into=into, properties={"encryption.data-key-length": "32"})
 
 
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"location": "file:///elsewhere"}, "says where a new table goes, which into"),
+        ({"properties": {"encryption.key-id": "alias/other"}}, "name another encryption.key-id than"),
+    ],
+)
+def test_what_would_be_ignored_in_place_is_refused_before_anything_changes(
+    catalog_of_both: Catalog, options: dict[str, Any], said: str
+) -> None:
+    plain = plain_table(catalog_of_both)
+    before = stored(plain)
+
+    with pytest.raises(ConfigurationError, match=said):
+        migrate(plain, MASTER_KEY, **options)
+
+    assert stored(plain) == before
+
+
 def test_a_dry_run_changes_nothing(catalog: Catalog) -> None:
     plain = plain_table(catalog)
     before = stored(plain)

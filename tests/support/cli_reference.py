@@ -9,11 +9,11 @@ import click
 
 from tablecrypt.cli._framework import DocumentedCommand
 from tablecrypt.cli.commands import OTHER_COMMANDS, TABLE_COMMANDS, root
-from tablecrypt.cli.main import INTERRUPTED, REFUSED, TERMINATED
+from tablecrypt.cli.main import INTERRUPTED, REFUSED, TERMINATED, UNREAD
 from tests.support.pages import MadePart
 
 PART: Final = MadePart("cli.md", "commands")
-SHARED_CODES: Final = (0, REFUSED, INTERRUPTED, TERMINATED)
+SHARED_CODES: Final = (0, REFUSED, INTERRUPTED, UNREAD, TERMINATED)
 
 
 def reference() -> str:

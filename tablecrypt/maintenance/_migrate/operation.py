@@ -122,8 +122,9 @@ def migrate(
 
     Raises:
         ConfigurationError: the catalog cannot hold encrypted tables, the table is encrypted under another key, or without one of
-            `properties`, or has branches or tags; `into` or `location` cannot be a table's; an ORC file has encrypted columns; or
-            plaintext is to be deleted, and the table has gc.enabled=false or nothing says that the location is the table's.
+            `properties`, or has branches or tags; `properties` name another key; `into` or `location` cannot be a table's, or
+            there is a `location` and no `into`; an ORC file has encrypted columns; or plaintext is to be deleted, and the table has
+            gc.enabled=false or nothing says that the location is the table's.
         TableAlreadyExistsError: there is a table of the new name, and it is not what an earlier run made of this state of the plain one.
         FormatError: a data file is not what its manifest says, or holds equality deletes in ORC, or columns of other types than the
             table; or a manifest or manifest list of the plain table cannot be read, so that no plaintext was deleted.
@@ -134,14 +135,28 @@ def migrate(
     if not isinstance(catalog, MigratingCatalog):
         raise ConfigurationError(f"{name_of(table)}: open it with a catalog of tablecrypt_catalog: no other can hold an encrypted table")
 
-    encrypting = {**(properties or {}), names.KEY_ID.name: key_id}
-    runner = runner_or_threads(runner, workers)
+    if location is not None and into is None:
+        raise ConfigurationError(
+            "location (--location) says where a new table goes, which into (--into) names: without a name the table is encrypted in place"
+        )
+    runner, encrypting = runner_or_threads(runner, workers), _encrypting(key_id, properties or {})
     if into is not None:
         beside = location or f"{table.location().rstrip('/').rpartition('/')[0]}/{into.rpartition('.')[2]}"
         return _Beside(catalog, encrypting, dry_run, progress, runner, into, beside).run(table)
 
     with plain_tables_opened():
         return _InPlace(catalog, encrypting, dry_run, progress, runner, drop_refs, not keep_plaintext, delete_below).run(table)
+
+
+def _encrypting(key_id: str, properties: Mapping[str, str]) -> dict[str, str]:
+    """Return the properties that the encrypted table gets.
+
+    Raises:
+        ConfigurationError: they name another master key.
+    """
+    if properties.get(names.KEY_ID.name, key_id) != key_id:
+        raise ConfigurationError(f"properties (--set) name another {names.KEY_ID.name} than {key_id}: leave it out")
+    return {**properties, names.KEY_ID.name: key_id}
 
 
 @dataclass(frozen=True)
