@@ -33,6 +33,17 @@ def snapshot_of(table: EncryptedTable, snapshot_id: int) -> Snapshot:
     return snapshot
 
 
+def begins_history(table: EncryptedTable, snapshot: Snapshot) -> bool:
+    """Whether a snapshot never had a parent: all that is in it came with it, and it took nothing away.
+
+    Its metadata does not tell it from one whose parent has expired: then it names none either.
+    """
+    return snapshot.parent_snapshot_id is None and all(
+        manifest.added_snapshot_id == snapshot.snapshot_id and not manifest.existing_files_count and not manifest.deleted_files_count
+        for manifest in snapshot.manifests(table.io)
+    )
+
+
 def ref_of(table: EncryptedTable, name: str, kind: SnapshotRefType | None = None) -> SnapshotRef:
     """Return a branch or tag, or one of a kind."""
     ref = table.metadata.refs.get(name)

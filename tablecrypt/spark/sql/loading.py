@@ -301,6 +301,7 @@ _OPTIONS: Final[Mapping[str, Callable[[EncryptedTable, str], Version]]] = {
     "snapshot-id": _snapshot,
     "as-of-timestamp": _SELECTORS["at_timestamp"],
 }
+VERSION_OPTIONS: Final = (*_OPTIONS, *RANGE_OPTIONS)
 _NUMBERED_OPTIONS: Final = ("snapshot-id", "as-of-timestamp")
 _START: Final = "start-snapshot-id"
 _END: Final = "end-snapshot-id"

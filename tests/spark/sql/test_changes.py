@@ -91,6 +91,9 @@ def test_a_range_is_read_and_not_more(spark: SparkSession, prod: Lake, new_name:
     assert "is no ancestor" in refused_read(spark, name, {"start-snapshot-id": ids[2], "end-snapshot-id": ids[1]})
     spark.sql(f"CALL prod.system.expire_snapshots('{new_name}', snapshot_ids => array({ids[0]}))")
     assert "has not expired" in refused(spark, f"SELECT * FROM {name}")
+    maintenance.compact(table.refresh(), rewrite_all=True)
+    spark.sql(f"CALL prod.system.expire_snapshots('{new_name}', timestamp'2100-01-01 00:00:00', 1)")
+    assert "has not expired" in refused(spark, f"SELECT * FROM {name}")
 
 
 def refused_read(spark: SparkSession, name: str, options: dict[str, int]) -> str:

@@ -167,6 +167,10 @@ def test_sql_reads_the_rows_of_each_version(spark: SparkSession, prod: Lake) -> 
     for options in ({"snapshot-id": 17}, {"tag": "audit"}, {"snapshot-id": 1, "branch": "audit"}, {"end-snapshot-id": first.snapshot_id}):
         with pytest.raises(IllegalArgumentException, match="ConfigurationError"):
             spark.read.options(**options).table(name).count()
+    for misspelt, meant in (("snapshotId", "snapshot-id"), ("as-of-timestmp", "as-of-timestamp"), ("bramch", "branch")):
+        with pytest.raises(IllegalArgumentException, match=f"is not known. Did you mean {meant}"):
+            spark.read.option(misspelt, first.snapshot_id).table(name).count()
+    assert spark.read.option("comment", "any").table(name).count() == spark.table(name).count()
     spark.sql(f"ALTER TABLE {name} ADD COLUMN later INT")
     with pytest.raises(IllegalArgumentException, match="had other columns"):
         spark.read.option("tag", "start").table(name).count()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -109,6 +110,19 @@ def test_every_condition_keeps_the_rows_that_spark_would_keep(spark: SparkSessio
         found = spark.sql(f"SELECT * FROM prod.{valued} WHERE {condition}")
         assert_same_rows(found.toArrow(), plain.where(condition).toArrow())
     plain.unpersist()
+
+
+@pytest.mark.usefixtures("reader")
+@pytest.mark.parametrize("condition", ["= {}", ">= {}", "IN ({}, '1582-10-30')", "<=> {}", "<= {}"])
+def test_days_that_the_older_calendar_lacks_are_found(spark: SparkSession, prod: Lake, new_name: str, condition: str) -> None:
+    schema = Schema(NestedField(1, "day", "date"), NestedField(2, "instant", "timestamptz"))
+    table = prod.catalog.create_table(new_name, schema, properties=KEY)
+    noon = dt.datetime(1582, 10, 10, 12, tzinfo=dt.UTC)
+    table.append(pa.Table.from_pylist([{"day": noon.date(), "instant": noon}], schema=schema.as_arrow()))
+
+    day, instant = (condition.format(value) for value in ("date'1582-10-10'", "timestamp'1582-10-10 12:00:00+00:00'"))
+    assert spark.sql(f"SELECT * FROM prod.{new_name} WHERE day {day}").count() == 1
+    assert spark.sql(f"SELECT * FROM prod.{new_name} WHERE instant {instant}").count() == 1
 
 
 def test_columns_and_filters_reach_planning_and_parquet(spark: SparkSession, prod: Lake, valued: str) -> None:

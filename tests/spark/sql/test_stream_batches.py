@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
@@ -13,6 +14,7 @@ from pyiceberg.table import Table
 
 from tablecrypt import maintenance
 from tablecrypt.errors import ConfigurationError, FormatError
+from tablecrypt.maintenance.expiry import expire_snapshots
 from tablecrypt.spark.sql.planner import LoadedTable, Planner
 from tablecrypt.spark.sql.streams.history import Position, StreamRules, unread
 from tablecrypt.spark.sql.streams.requests import stream_end, stream_latest, stream_start
@@ -119,6 +121,20 @@ def test_what_is_written_before_the_moment_that_a_stream_begins_is_passed_over(t
 
     assert future.batches() == []
     assert now.batches() == [3]
+
+
+@pytest.mark.parametrize("is_compacted", [True, False])
+def test_a_stream_does_not_begin_behind_rows_whose_snapshots_expired(table: EncryptedTable, is_compacted: bool) -> None:
+    append(table, "a")
+    append(table, "b")
+    if is_compacted:
+        maintenance.compact(table.refresh(), rewrite_all=True)
+    assert Stream(table).batches() == [2]
+
+    expire_snapshots(table.refresh(), dt.datetime(2100, 1, 1, tzinfo=dt.UTC))
+
+    with pytest.raises(ConfigurationError, match="expired, so a stream cannot begin with the first row"):
+        Stream(table)
 
 
 @pytest.mark.parametrize("files", [0, -1, "2", 1.5, True, None])

@@ -36,6 +36,15 @@ class TestInSpark:
         fields = prod.catalog.load_table(new_name).spec().fields
         assert [(field.name, str(field.transform)) for field in fields] == [("an hour", "hour"), ("my region", "identity")]
 
+    def test_comments_may_stand_between_the_words_of_a_statement(self, spark: SparkSession, prod: Lake, new_name: str) -> None:
+        _create(spark, new_name)
+
+        spark.sql(f"/* app: dbt */ ALTER /**/ TABLE prod.{new_name} -- once\nADD PARTITION /* a * */ FIELD bucket(16, /* of */ id) /* */")
+        spark.sql(f"/* {'* ' * 10_000}*/ -- long\n/* */ALTER TABLE prod.{new_name} ADD PARTITION FIELD days(at)")
+
+        fields = prod.catalog.load_table(new_name).spec().fields
+        assert [(field.name, str(field.transform)) for field in fields] == [("id_bucket_16", "bucket[16]"), ("at_day", "day")]
+
     def test_a_partition_field_that_is_replaced_by_its_like_is_the_same_field_under_another_name(
         self, spark: SparkSession, prod: Lake, new_name: str
     ) -> None:

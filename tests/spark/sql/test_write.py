@@ -44,6 +44,7 @@ from pyiceberg.types import (
     TimestamptzType,
     UUIDType,
 )
+from pyspark.sql.functions import col, lit
 
 from tablecrypt import maintenance
 from tablecrypt import spark as tcs
@@ -57,7 +58,7 @@ from tests.support.spark_release import fills_columns
 from tests.support.tables import folder_of, ids, path_of
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrameWriterV2, SparkSession
+    from pyspark.sql import DataFrame, DataFrameWriterV2, SparkSession
 
 pytestmark = [pytest.mark.java, pytest.mark.slow]
 KEY: Final = {"encryption.key-id": "alias/orders"}
@@ -219,6 +220,24 @@ def test_an_unpartitioned_table_is_one_partition_for_overwritepartitions(spark: 
     assert ids(table.refresh()) == [5]
 
 
+def test_the_option_for_dynamic_overwrites_keeps_partitions_without_new_rows(spark: SparkSession, prod: Lake, new_name: str) -> None:
+    table = create(prod, new_name, SIMPLE, PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "note")))
+    spark.sql(f"INSERT INTO prod.{new_name} VALUES (1, 'a'), (2, 'b'), (3, 'c')")
+
+    one_row(spark, 4, "a").write.option("overwrite-mode", "dynamic").mode("overwrite").insertInto(f"prod.{new_name}")
+    assert ids(table.refresh()) == [2, 3, 4]
+    one_row(spark, 5, "b").writeTo(f"prod.{new_name}").option("overwriteMode", "Dynamic").overwrite(lit(True))
+    assert ids(table.refresh()) == [3, 4, 5]
+    one_row(spark, 6, "a").writeTo(f"prod.{new_name}").option("overwrite-mode", "dynamic").overwrite(col("note") == "c")
+    assert ids(table.refresh()) == [4, 5, 6]
+    one_row(spark, 7, "a").write.option("overwrite-mode", "static").mode("overwrite").insertInto(f"prod.{new_name}")
+    assert ids(table.refresh()) == [7]
+
+
+def one_row(spark: SparkSession, number: int, note: str) -> DataFrame:
+    return spark.createDataFrame([(number, note)], "id bigint, note string")
+
+
 def with_setting(spark: SparkSession, name: str, value: str, statement: str) -> None:
     spark.conf.set(name, value)
     try:
@@ -299,6 +318,7 @@ def test_rows_are_appended_in_the_partition_spec_that_a_write_names(spark: Spark
         ({"output-spec-id": "7"}, "output-spec-id=7: the table has no such partition spec"),
         ({"distribution-mode": "random"}, "it must be none, hash or range"),
         ({"isolation-level": "none"}, "it must be serializable or snapshot"),
+        ({"overwrite-mode": "partitions"}, "it must be static or dynamic"),
         ({"target-file-size-bytes": "-1"}, "target-file-size-bytes"),
         ({"compression-codec": "brotli"}, "codec brotli"),
     ],

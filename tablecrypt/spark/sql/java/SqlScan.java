@@ -4,14 +4,17 @@ import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.io.IOException;
+import java.time.LocalDate;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.HashMap;
 import java.util.UUID;
+import java.util.concurrent.TimeUnit;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.connector.expressions.Expressions;
 import org.apache.spark.sql.connector.expressions.Expression;
+import org.apache.spark.sql.connector.expressions.LiteralValue;
 import org.apache.spark.sql.connector.expressions.NamedReference;
 import org.apache.spark.sql.connector.expressions.filter.Predicate;
 import org.apache.spark.sql.connector.metric.CustomMetric;
@@ -30,8 +33,10 @@ import org.apache.spark.sql.connector.read.streaming.MicroBatchStream;
 import org.apache.spark.sql.internal.connector.PredicateUtils;
 import org.apache.spark.sql.sources.Filter;
 import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.DateType;
 import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
+import org.apache.spark.sql.types.TimestampType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 import scala.Function1;
 import scala.Option;
@@ -44,6 +49,7 @@ import scala.jdk.javaapi.CollectionConverters;
  */
 class SqlScan implements Batch, SupportsReportStatistics, SupportsReportPartitioning, SupportsRuntimeV2Filtering {
   private static final String BATCHES = "returning_batch";
+  private static final long OLD_DAYS = LocalDate.of(1900, 1, 1).toEpochDay();
 
   private final SqlTable table;
   private final SqlRowChange change;
@@ -322,7 +328,7 @@ class SqlScan implements Batch, SupportsReportStatistics, SupportsReportPartitio
   private static boolean isKnown(Expression predicate) {
     String name = predicate instanceof Predicate ? ((Predicate) predicate).name() : "";
     if (!name.equals("OR") && !name.equals("AND") && !name.equals("NOT")) {
-      return predicate instanceof Predicate && PredicateUtils.toV1((Predicate) predicate).isDefined();
+      return predicate instanceof Predicate && !hasOldTime(predicate) && PredicateUtils.toV1((Predicate) predicate).isDefined();
     }
     Expression[] parts = predicate.children();
     boolean known = true;
@@ -330,6 +336,24 @@ class SqlScan implements Batch, SupportsReportStatistics, SupportsReportPartitio
       known = known && isKnown(parts[index]);
     }
     return known;
+  }
+
+  /** Whether a predicate compares with a time before 1900. toV1 takes it to java.sql's calendar, which lacks ten days of 1582. */
+  private static boolean hasOldTime(Expression predicate) {
+    Expression[] parts = predicate.children();
+    boolean old = false;
+    for (int index = 0; index < parts.length; index++) {
+      old = old || (parts[index] instanceof LiteralValue && isOldTime((LiteralValue) parts[index]));
+    }
+    return old;
+  }
+
+  private static boolean isOldTime(LiteralValue literal) {
+    if (literal.dataType() instanceof DateType && literal.value() != null) {
+      return ((Number) literal.value()).longValue() < OLD_DAYS;
+    }
+    boolean isInstant = literal.dataType() instanceof TimestampType && literal.value() != null;
+    return isInstant && ((Number) literal.value()).longValue() < TimeUnit.DAYS.toMicros(OLD_DAYS);
   }
 
   private boolean isSteady(String[] names) {

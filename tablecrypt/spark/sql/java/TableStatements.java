@@ -21,13 +21,15 @@ import scala.runtime.AbstractFunction2;
  */
 public class TableStatements implements InvocationHandler {
   private static final String PART = "(?:`(?:[^`]|``)+`|[\\p{L}\\p{N}_]+)";
+  private static final String SPACE = "(?:\\s|--[^\\n]*\\n|/\\*[^*]*+(?:\\*(?!/)[^*]*+)*+\\*/)";
+  /** Of the words of CHANGE, a blank stands for what may be between them. */
   private static final String CHANGE =
-      "(?:ADD|DROP|REPLACE)\\s+PARTITION\\s+FIELD\\b|WRITE\\s+(?:LOCALLY|ORDERED|UNORDERED|DISTRIBUTED)\\b"
-          + "|(?:ALTER|CHANGE)\\s+(?:COLUMN\\s+)?" + PART + "(?:\\s*\\.\\s*" + PART + ")*\\s+TYPE\\s+\\w+(?:\\s*\\([\\d\\s,]*\\))?\\s+COMMENT\\b"
-          + "|(?:SET|DROP)\\s+IDENTIFIER\\s+FIELDS\\b|(?:CREATE|REPLACE|DROP|CREATE\\s+OR\\s+REPLACE)\\s+(?:BRANCH|TAG)\\b";
+      "(?:ADD|DROP|REPLACE) PARTITION FIELD\\b|WRITE (?:LOCALLY|ORDERED|UNORDERED|DISTRIBUTED)\\b"
+          + "|(?:ALTER|CHANGE) (?:COLUMN )?" + PART + "(?:\\s*\\.\\s*" + PART + ")* TYPE \\w+(?:\\s*\\([\\d\\s,]*\\))? COMMENT\\b"
+          + "|(?:SET|DROP) IDENTIFIER FIELDS\\b|(?:CREATE|REPLACE|DROP|CREATE OR REPLACE) (?:BRANCH|TAG)\\b";
   private static final Pattern STATEMENT =
       Pattern.compile(
-          "(?:\\s|--[^\\n]*\\n)*ALTER\\s+TABLE\\s+(" + PART + ")((?:\\s*\\.\\s*" + PART + ")*)\\s+((?:" + CHANGE + ").*)",
+          (SPACE + "*+ALTER TABLE (" + PART + ")((?:\\s*\\.\\s*" + PART + ")*) ((?:" + CHANGE + ").*)").replace(" ", SPACE + "++"),
           Pattern.CASE_INSENSITIVE | Pattern.DOTALL | Pattern.UNICODE_CASE);
 
   private final SparkSession session;

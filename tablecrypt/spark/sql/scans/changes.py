@@ -33,7 +33,7 @@ from pyroaring import BitMap64
 
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.files.encrypting_file_io import refuse_restricted
-from tablecrypt.spark.sql.branches_and_tags import head_of, snapshot_of
+from tablecrypt.spark.sql.branches_and_tags import begins_history, head_of, snapshot_of
 from tablecrypt.spark.sql.scans.change_rows import CHANGE_FIELDS, DELETE, INSERT, ChangedRows
 from tablecrypt.table.deletes import DeleteReader
 from tablecrypt.table.lineage import LAST_UPDATED, ROW_ID
@@ -74,18 +74,10 @@ def snapshot_range(table: EncryptedTable, options: Mapping[str, str]) -> tuple[S
     if _END_TIME in options:
         chain = [each for each in chain if each.timestamp_ms <= _number(options, _END_TIME)]
     # Without the expired parent all its rows would be shown as inserted by this snapshot.
-    if any(before[each.snapshot_id] is None and not _begins(table, each) for each in chain):
+    if any(before[each.snapshot_id] is None and not begins_history(table, each) for each in chain):
         raise ConfigurationError("the range begins before the oldest snapshot that has not expired")
 
     return tuple((before[each.snapshot_id], each) for each in reversed(chain) if not _only_rewrites(each))
-
-
-def _begins(table: EncryptedTable, snapshot: Snapshot) -> bool:
-    """Whether a snapshot without a parent never had one: all that is in it came with it. Its metadata does not name an expired parent."""
-    return snapshot.parent_snapshot_id is None and all(
-        manifest.added_snapshot_id == snapshot.snapshot_id and not manifest.existing_files_count
-        for manifest in snapshot.manifests(table.io)
-    )
 
 
 def _only_rewrites(snapshot: Snapshot) -> bool:

@@ -15,7 +15,8 @@ from typing import Any, Final
 
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.iceberg_properties import ADAPTIVE_READS, OPEN_FILE_BYTES, SPLIT_BYTES, VECTORIZED_READS
-from tablecrypt.setting_kinds import Switch, WholeNumber, truth, whole_number
+from tablecrypt.setting_kinds import Switch, WholeNumber, check_option_names, truth, whole_number
+from tablecrypt.spark.sql.loading import VERSION_OPTIONS
 from tablecrypt.spark.sql.messages import OptionsRequest
 from tablecrypt.spark.sql.statements.iceberg_settings import (
     ADAPTIVE_SPLITS,
@@ -56,6 +57,8 @@ class ReadSettings:
             properties: of the table.
         """
         options = option_names(request.options, _OPTIONS)
+        # Passed over, one that is misspelt would give the rows of now in place of those of a snapshot.
+        check_option_names(options, (*VERSION_OPTIONS, *_OPTIONS.values()), "the read option")
         for name in _UNSERVED:
             # Only true is refused: "false" asks for what happens here anyway.
             if name in options and truth(name, options[name]):

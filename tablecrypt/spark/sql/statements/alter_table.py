@@ -42,7 +42,7 @@ from tablecrypt.table.table_files import name_of
 _BY_PARTITION: Final = ("DISTRIBUTED", "BY", "PARTITION")
 _MILLISECONDS: Final = {"DAY": 86_400_000, "HOUR": 3_600_000, "MINUTE": 60_000}
 _TOKEN: Final = re.compile(
-    r"""(?:\s+|--[^\n]*(?:\n|$))|`((?:[^`]|``)+)`|('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")|(\w+)|([().,;])""", re.DOTALL
+    r"""(?:\s+|--[^\n]*(?:\n|$)|/\*.*?\*/)|`((?:[^`]|``)+)`|('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")|(\w+)|([().,;])""", re.DOTALL
 )
 _NAME: Final = re.compile(r"(?!\d+$)\w+")
 _ESCAPED: Final = re.compile(r"\\(u[0-9a-fA-F]{4}|[0-3][0-7]{2}|.)", re.DOTALL)

@@ -17,6 +17,7 @@ from pyiceberg.table.snapshots import Operation, Snapshot
 
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.manifests import EncryptedDataFile
+from tablecrypt.spark.sql.branches_and_tags import begins_history
 from tablecrypt.spark.tables import LocatedTable
 from tablecrypt.table.planning import EncryptedFileScanTask
 from tablecrypt.table.table import EncryptedTable
@@ -125,7 +126,7 @@ def history(located: LocatedTable, branch: str, after: int, until: int | None = 
 def check_begins_with_the_first(located: LocatedTable, branch: str) -> None:
     """Raise ConfigurationError where the history of a branch does not go back to its first snapshot."""
     snapshots = history(located, branch, BEFORE_THE_FIRST)
-    if snapshots and snapshots[0].parent_snapshot_id is not None:
+    if snapshots and not begins_history(located.table, snapshots[0]):
         raise ConfigurationError(
             f"{located.name}: snapshots before {snapshots[0].snapshot_id} expired, so a stream cannot begin with the first row: "
             "read a snapshot as a batch, and begin the stream after it"

@@ -203,7 +203,8 @@ def begin_write(planner: Planner, request: BeginWrite) -> Response:
     loaded.check_writable(is_stream=query_id is not None)
     # A branch that the session names is made before tasks run, so that their commit has one to move.
     loaded = with_branch(loaded)
-    mode, command, options = request.mode, request.command, SqlWriteOptions.of(request)
+    command, options = request.command, SqlWriteOptions.of(request)
+    mode = _asked_mode(request, options)
     replaced = _checked(loaded, mode, request.filter, options)
     if mode in _ROW_LEVEL:
         options = replace(options, isolation=isolation_of(loaded.located.table.metadata.properties, str(command)))
@@ -238,6 +239,12 @@ def begin_write(planner: Planner, request: BeginWrite) -> Response:
         },
         writer.content,
     )
+
+
+def _asked_mode(request: WriteRequest, options: SqlWriteOptions) -> str:
+    """Return a write's mode. As in Iceberg, the option counts where all rows would be replaced, and not those of a condition."""
+    replaces_all = request.mode == "overwrite" and not request.filter
+    return "overwrite_partitions" if replaces_all and options.replaces_partitions else request.mode
 
 
 @dataclass(frozen=True)

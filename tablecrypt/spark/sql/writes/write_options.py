@@ -5,6 +5,7 @@
     compression-strategy                                             is of ORC files, and these are Parquet's
     use-table-distribution-and-ordering=false                        rows stay in the tasks they are in
     snapshot-property.NAME                                           goes into the summary of the new snapshot
+    overwrite-mode=dynamic                                           replaces partitions where all rows would be replaced
     isolation-level, validate-from-snapshot-id                       of an overwrite (conflicts.py)
     output-spec-id                                                   which of the table's partition specs appended rows are written in
     mergeSchema, check-ordering, check-nullability                   of rows whose columns are not the table's (source_columns.py)
@@ -43,6 +44,8 @@ MERGE_SCHEMA: Final = "merge-schema"
 CHECK_ORDERING: Final = "check-ordering"
 CHECK_NULLABILITY: Final = "check-nullability"
 _STRATEGY: Final = "compression-strategy"
+_OVERWRITE_MODE: Final = "overwrite-mode"
+_STATIC, _DYNAMIC = "static", "dynamic"
 _ISOLATION_LEVEL: Final = "isolation-level"
 VALIDATE_FROM: Final = "validate-from-snapshot-id"
 _SPEC: Final = "output-spec-id"
@@ -70,6 +73,7 @@ _KNOWN: Final = frozenset(
         COPY,
         USE_LAYOUT,
         _STRATEGY,
+        _OVERWRITE_MODE,
         _ISOLATION_LEVEL,
         VALIDATE_FROM,
         _SPEC,
@@ -106,6 +110,7 @@ class SqlWriteOptions:
         uses_layout: whether rows are distributed and sorted as the table says.
         copy: the handle of the copy that the rows are of.
         spec_id: of the partition spec that rows are written in; None for the table's current one.
+        replaces_partitions: whether a write that would replace all rows replaces those of the partitions that its rows fall into.
     """
 
     properties: Mapping[str, str]
@@ -115,6 +120,7 @@ class SqlWriteOptions:
     uses_layout: bool = True
     copy: str | None = None
     spec_id: str | None = None
+    replaces_partitions: bool = False
 
     @classmethod
     def of(cls, request: WriteRequest) -> SqlWriteOptions:
@@ -142,6 +148,7 @@ class SqlWriteOptions:
             truth(USE_LAYOUT, options.get(USE_LAYOUT, "true")),
             options.get(COPY),
             options.get(_SPEC),
+            one_of(_OVERWRITE_MODE, options.get(_OVERWRITE_MODE, _STATIC), (_STATIC, _DYNAMIC)) == _DYNAMIC,
         )
 
     def over(self, properties: Properties) -> dict[str, str]:
