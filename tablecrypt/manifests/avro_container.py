@@ -70,7 +70,6 @@ _MAX_WINDOW: Final = 8 * 1024 * 1024
 _CRC_LENGTH: Final = 4
 # Longer than the longest number and value of fixed length a record may hold (a double, a UUID, a decimal), whatever the bytes' length.
 _MIN_PADDING: Final = 64
-_SIGN: Final = 2**63
 AVRO_SCHEMA_KEY: Final = "avro.schema"
 _SMALL: Final = 8 * 1024 * 1024
 _RATIO: Final = 64
@@ -197,9 +196,7 @@ class _BoundedDecoder:
 
     def read_ints(self, count: int) -> tuple[int, ...]:
         self._check(count)
-        found = self._read_ints(count)
-        # The compiled decoder returns numbers below zero as they are without a sign: -1 as 2^64 - 1.
-        return found if not found or max(found) < _SIGN else tuple(each - 2 * _SIGN if each >= _SIGN else each for each in found)
+        return self._read_ints(count)
 
     def read_int_bytes_dict(self, count: int, dest: dict[int, bytes]) -> None:
         self._check(count)

@@ -266,12 +266,19 @@ def _numbers(found: Found) -> Numbers:
     return numbers
 
 
+class _SignedEncoder(BinaryEncoder):
+    """Writes what PyIceberg's compiled decoder reads: numbers below zero of a list come without their sign, -1 as 2^64 - 1."""
+
+    def write_int(self, integer: int) -> None:
+        super().write_int(integer - 2**64 if integer >= 2**63 else integer)
+
+
 def _one_by_one(container: ManifestContainer, stored: _Stored) -> ManifestColumns:
     """Read a manifest entry by entry, and return the columns of the same entries in the regular form."""
     entries = [entry for count, block in stored.blocks for entry in container.records(block, count)]
     schema = entry_write_schema(_partition_type(container.metadata[AVRO_SCHEMA_KEY]))
     output = BytesIO()
-    encoder, writer = BinaryEncoder(output), construct_writer(schema)
+    encoder, writer = _SignedEncoder(output), construct_writer(schema)
     for entry in entries:
         writer.write(encoder, entry)
     again = _Stored(container.metadata, [(len(entries), output.getvalue())] if entries else [])

@@ -25,7 +25,7 @@ from tablecrypt.manifests.avro_container import AvroContainer
 from tablecrypt.manifests.entries import Column, decode_manifests, read_entry
 from tablecrypt.manifests.manifest_file import ENTRY_TYPES, inherit, parse_manifest
 from tablecrypt.manifests.records import DATA_FILE_POSITIONS, EncryptedDataFile
-from tests.support.manifest_bytes import LOCATION, entries_of, manifest_bytes, manifest_row, plain_value, values_of
+from tests.support.manifest_bytes import LOCATION, entries_of, manifest_bytes, manifest_row, plain_value, values_of, varint
 from tests.support.manifests import entry
 
 SCHEMA = Schema(
@@ -228,6 +228,18 @@ def test_bytes_that_a_writer_got_wrong_are_refused_or_read_as_the_strict_reader_
     for _ in range(data.draw(st.integers(1, 3))):
         content[data.draw(st.integers(begin, len(content) - 17))] = data.draw(st.integers(0, 255))
     assert _by_columns(bytes(content)) == _strictly(bytes(content))
+
+
+def test_a_number_below_zero_stays_the_same_where_entries_are_written_again_to_be_read_by_columns() -> None:
+    header = manifest_bytes([], SCHEMA, SPEC)
+    # An index of ten bytes that means null, which no reader of columns goes by; split_offsets = [-1].
+    block = bytes.fromhex(
+        "00000280010280808001003273333a2f2f622f0e504152515545540c50554646494e61c3a9064f52430000000000ffffffff"
+        "ffffffffff02000000000000000002028002020100020a80808080800002040202000000000000"
+    )
+    content = header + varint(1) + varint(len(block)) + block + header[-16:]
+    assert _strictly(content) is not None
+    assert _by_columns(content) == _strictly(content)
 
 
 def _strictly(content: bytes) -> Any:
