@@ -158,6 +158,15 @@ class EncryptedSnapshot(Snapshot):
     def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Self:
         return self
 
+    def key_id_of_list(self) -> str:
+        """Return the id of the key of the manifest list. PlaintextRefusedError: the snapshot has none."""
+        # PyIceberg would read the list as plaintext, and any writer of the storage could put one there.
+        if self.key_id is None:
+            raise PlaintextRefusedError(
+                self.manifest_list, f"snapshot {self.snapshot_id} has no key-id: its manifest list is not encrypted"
+            )
+        return self.key_id
+
     def manifests(self, io: FileIO) -> list[ManifestFile]:
         """Read and authenticate this snapshot's manifest list.
 
@@ -188,13 +197,8 @@ class EncryptedSnapshot(Snapshot):
     def _read(self, io: FileIO, read: ListReader) -> ManifestList:
         if not isinstance(io, TableFileIO):
             raise PlaintextRefusedError(self.manifest_list, "an encrypted snapshot is read through its table's own FileIO only")
-        # PyIceberg would read the list as plaintext, and any writer of the storage could put one there.
-        if self.key_id is None:
-            raise PlaintextRefusedError(
-                self.manifest_list, f"snapshot {self.snapshot_id} has no key-id: its manifest list is not encrypted"
-            )
 
-        key_metadata = io.manager.decrypt_manifest_list_key_metadata(self._binding.ring.chain(self.key_id))
+        key_metadata = io.manager.decrypt_manifest_list_key_metadata(self._binding.ring.chain(self.key_id_of_list()))
         with refusing_made_up(self.manifest_list, io.own_folders):
             manifest_list = read(io, self.manifest_list, key_metadata)
         self._check_header(manifest_list.header)

@@ -19,7 +19,6 @@ import os
 import re
 import uuid
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -51,9 +50,13 @@ def tables_at(io: FileIO, location: str) -> Iterator[tuple[str, uuid.UUID]]:
     """
     check_reached(io, location)
     for file in stored_files(io, f"{location}/metadata"):
-        if file.location.endswith(TABLE_METADATA_SUFFIXES):
-            with suppress(FileNotFoundError, FormatError):
-                yield file.location, read_metadata_file(io.new_input(file.location)).table_uuid
+        if not file.location.endswith(TABLE_METADATA_SUFFIXES):
+            continue
+        try:
+            found = read_metadata_file(io.new_input(file.location)).table_uuid
+        except (FileNotFoundError, FormatError):
+            continue
+        yield file.location, found
 
 
 def metadata_at(io: FileIO, location: str) -> TableMetadata | None:

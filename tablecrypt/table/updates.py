@@ -495,16 +495,13 @@ def check_snapshots_have_keys(metadata: EncryptedTableMetadata) -> None:
     """
     ring = metadata.key_ring
     for snapshot in metadata.snapshots:
-        if snapshot.key_id is None:
-            raise PlaintextRefusedError(
-                snapshot.manifest_list, f"snapshot {snapshot.snapshot_id} has no key-id: its manifest list is not encrypted"
-            )
-        if snapshot.key_id not in ring:
+        key_id = snapshot.key_id_of_list()
+        if key_id not in ring:
             raise KeyNotFoundError(
-                f"snapshot {snapshot.snapshot_id} needs encryption key {snapshot.key_id}, which the metadata would lack after the commit"
+                f"snapshot {snapshot.snapshot_id} needs encryption key {key_id}, which the metadata would lack after the commit"
             )
 
-        ring.chain(snapshot.key_id)
+        ring.chain(key_id)
 
 
 def _check_column_keys_keep_keks(before: TableMetadata, after: EncryptedTableMetadata) -> None:

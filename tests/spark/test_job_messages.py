@@ -256,6 +256,7 @@ def sent(pickled: bytes) -> bytes:
 
 
 ALLOWED = named(AllowedKeys.__module__, "AllowedKeys")
+COMPACTION = named(Compaction.__module__, "Compaction")
 SEVERITY = named(Severity.__module__, "Severity")
 ATTRIBUTES = pickle.MARK + pickle.NONE + pickle.EMPTY_DICT + pickle.dumps("allows", 0)[:-1] + ALLOWED + pickle.SETITEM + pickle.TUPLE
 
@@ -268,13 +269,11 @@ ATTRIBUTES = pickle.MARK + pickle.NONE + pickle.EMPTY_DICT + pickle.dumps("allow
             SEVERITY + pickle.dumps((Severity.ERROR.value,), 0)[:-1] + pickle.REDUCE + pickle.dumps({"name": "low"}, 0)[:-1] + pickle.BUILD,
             id="a member of an enum",
         ),
-        pytest.param(named(Compaction.__module__, "Compaction") + pickle.NONE + pickle.APPEND, id="what is no list"),
-        pytest.param(named(Compaction.__module__, "Compaction") + pickle.MARK + pickle.NONE + pickle.APPENDS, id="what is no list, twice"),
-        pytest.param(named(Compaction.__module__, "Compaction") + pickle.MARK + pickle.NONE + pickle.ADDITEMS, id="what is no set"),
-        pytest.param(named(Compaction.__module__, "Compaction") + pickle.NONE * 2 + pickle.SETITEM, id="what is no mapping"),
-        pytest.param(
-            named(Compaction.__module__, "Compaction") + pickle.MARK + pickle.NONE * 2 + pickle.SETITEMS, id="what is no mapping, twice"
-        ),
+        pytest.param(COMPACTION + pickle.NONE + pickle.APPEND, id="what is no list"),
+        pytest.param(COMPACTION + pickle.MARK + pickle.NONE + pickle.APPENDS, id="what is no list, twice"),
+        pytest.param(COMPACTION + pickle.MARK + pickle.NONE + pickle.ADDITEMS, id="what is no set"),
+        pytest.param(COMPACTION + pickle.NONE * 2 + pickle.SETITEM, id="what is no mapping"),
+        pytest.param(COMPACTION + pickle.MARK + pickle.NONE * 2 + pickle.SETITEMS, id="what is no mapping, twice"),
     ],
 )
 def test_a_result_changes_nothing_of_the_driver(changes: bytes) -> None:

@@ -11,13 +11,12 @@ import secrets
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Final
+from typing import Final, cast
 
 from pyiceberg.table import Table
 
 from tablecrypt import properties as names
 from tablecrypt.crypto.secret import Secret
-from tablecrypt.errors import PlaintextRefusedError
 from tablecrypt.keys.column_keys import ColumnPolicy
 from tablecrypt.keys.key_ring import EncryptedKey
 from tablecrypt.keys.manager import EncryptionManager
@@ -25,7 +24,7 @@ from tablecrypt.kms.client import KeyManagementClient
 from tablecrypt.kms.factory import load_kms
 from tablecrypt.kms.resilient import check_blob, unwrap_kek, wrap_unchecked
 from tablecrypt.maintenance._doctor.checks import Check, CheckState, tried
-from tablecrypt.table.metadata import EncryptedTableMetadata
+from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata
 from tablecrypt.table.table import EncryptedTable
 
 _KEYS: Final = "keys"
@@ -126,7 +125,7 @@ def _probe(client: KeyManagementClient, key_id: str, columns: str, advice: str) 
 
 
 def _kek_check(client: KeyManagementClient, table: EncryptedTable) -> Check:
-    metadata, snapshot = table.metadata, table.current_snapshot()
+    metadata, snapshot = table.metadata, cast("EncryptedSnapshot | None", table.current_snapshot())
     key_id = metadata.properties[names.KEY_ID.name]
     name = f"open the table's KEK with {key_id}"
     if snapshot is None:
@@ -134,13 +133,7 @@ def _kek_check(client: KeyManagementClient, table: EncryptedTable) -> Check:
 
     manager = EncryptionManager(client, key_id)
 
-    def open_key() -> object:
-        keyed = metadata.key_id_of(snapshot.snapshot_id)
-        if keyed is None:
-            raise PlaintextRefusedError(snapshot.manifest_list, "is not encrypted: the current snapshot has no key-id. No row is read")
-        return manager.decrypt_manifest_list_key_metadata(metadata.key_ring.chain(keyed))
-
-    return _opens(name, open_key, "")
+    return _opens(name, lambda: manager.decrypt_manifest_list_key_metadata(metadata.key_ring.chain(snapshot.key_id_of_list())), "")
 
 
 def _column_kek_checks(client: KeyManagementClient, metadata: EncryptedTableMetadata, columns: Mapping[str, str]) -> Iterator[Check]:
