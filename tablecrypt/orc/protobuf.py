@@ -7,6 +7,7 @@
 
 Fields keep their order, and fields of unknown numbers are kept as they are, so that what this library does not interpret (statistics,
 encodings, type attributes) passes through untouched. Written fields are sorted by number, those of one number in the order given.
+A parsed field takes some 50 times its two smallest bytes, so that a message of more than MAX_FIELDS is refused.
 
 Raises FormatError. Specification: Protocol Buffers, "Encoding".
 """
@@ -26,6 +27,8 @@ VARINT: Final = 0
 FIXED64: Final = 1
 BYTES: Final = 2
 FIXED32: Final = 5
+
+MAX_FIELDS: Final = 2**20
 
 _FIXED_LENGTHS: Final = {FIXED64: 8, FIXED32: 4}
 
@@ -143,6 +146,8 @@ def _parse_fields(data: bytes, what: str) -> list[Field]:
         number, wire = tag >> 3, tag & 7
         if number == 0:
             raise FormatError(f"{what}: a field of number 0")
+        if len(fields) == MAX_FIELDS:
+            raise FormatError(f"{what} has more than {MAX_FIELDS} fields")
 
         if wire == VARINT:
             fields.append((number, wire, reader.varint()))

@@ -17,7 +17,19 @@ from tablecrypt.errors import ConfigurationError, FormatError
 from tablecrypt.orc import read_table
 from tablecrypt.orc.compression import Compression, CompressionKind
 from tablecrypt.orc.messages import StreamKind
-from tablecrypt.orc.protobuf import BYTES, FIXED32, FIXED64, VARINT, Field, Message, blob_field, encode, integer_field, packed_field
+from tablecrypt.orc.protobuf import (
+    BYTES,
+    FIXED32,
+    FIXED64,
+    MAX_FIELDS,
+    VARINT,
+    Field,
+    Message,
+    blob_field,
+    encode,
+    integer_field,
+    packed_field,
+)
 from tablecrypt.orc.schema import Schema
 from tablecrypt.orc.source import FileSource
 from tablecrypt.orc.statistics import merge_statistics
@@ -51,6 +63,14 @@ def plain_tail(rows: pa.Table, **options: Any) -> Tail:
 @given(fields)
 def test_messages_come_back_sorted_by_field_number(given_fields: list[Field]) -> None:
     assert Message.parse(encode(given_fields), "m").fields == sorted(given_fields, key=lambda field: field[0])
+
+
+def test_a_message_of_millions_of_tiny_fields_is_refused() -> None:
+    tiny = encode([integer_field(9, 0)])
+
+    assert len(Message.parse(tiny * MAX_FIELDS, "m").fields) == MAX_FIELDS
+    with pytest.raises(FormatError, match=f"m has more than {MAX_FIELDS} fields"):
+        Message.parse(tiny * (MAX_FIELDS + 1), "m")
 
 
 NESTED = encode([blob_field(1, b"text"), integer_field(2, 300)])
