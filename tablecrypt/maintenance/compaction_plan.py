@@ -60,8 +60,8 @@ class CompactionRules:
         """Raise ConfigurationError for a number out of range."""
         if self.target_file_size < 1:
             raise ConfigurationError(f"target_file_size is {self.target_file_size}; it must be a positive number of bytes")
-        if self.min_input_files < 2:
-            raise ConfigurationError(f"min_input_files is {self.min_input_files}; it must be 2 or more")
+        if self.min_input_files < 1:
+            raise ConfigurationError(f"min_input_files is {self.min_input_files}; it must be 1 or more")
         if not 0 < self.delete_ratio <= 1:
             raise ConfigurationError(f"delete_ratio is {self.delete_ratio}; it must be above 0 and at most 1")
         if self.delete_files is not None and self.delete_files < 1:

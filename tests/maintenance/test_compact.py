@@ -157,6 +157,14 @@ def test_deletion_vectors_are_applied_and_go(new_table: NewTable) -> None:
     assert (summary["total-position-deletes"], summary["removed-dvs"]) == ("0", "3")
 
 
+def test_one_short_file_alone_stays_however_few_are_worth_it(new_table: NewTable) -> None:
+    table = new_table(appends=2)
+
+    before = len(files(table))
+    assert compact(table, min_input_files=1).rewritten_files == before
+    assert compact(table, min_input_files=1).rewritten_files == 0
+
+
 def test_many_deletes_make_a_partition_worth_it_and_few_do_not(new_table: NewTable) -> None:
     table = new_table(appends=1)
     table.delete("id in (0, 1, 2, 3)")
@@ -592,7 +600,7 @@ def test_a_count_that_does_not_fit_the_manifest_is_refused(new_table: NewTable) 
     ("arguments", "message"),
     [
         ({"target_file_size": 0}, "target_file_size is 0"),
-        ({"min_input_files": 1}, "min_input_files is 1"),
+        ({"min_input_files": 0}, "min_input_files is 0"),
         ({"delete_ratio": 0}, "delete_ratio is 0"),
         ({"delete_files": 0}, "delete_files is 0"),
         ({"sort_by": ["id", "nothing"]}, "sort_by names 'nothing'"),

@@ -63,6 +63,7 @@ _FINDINGS: Final = pa.schema(
 )
 _NEVER: Final = dt.datetime.min
 _PARTITION: Final = "partition"
+_DATA_FILE: Final = "data_file"
 _COUNTED: Final = ("_count", "_size_in_bytes")
 MOST_ROWS: Final = 10_000_000
 
@@ -130,9 +131,17 @@ def _with_last_names(metadata: EncryptedTableMetadata) -> list[PartitionSpec]:
 
 def _without_no_partitions(rows: pa.Table) -> pa.Table:
     """Return rows without the partition of a table that never had any, as in Iceberg."""
-    if _PARTITION in rows.column_names and not rows.schema.field(_PARTITION).type.num_fields:
+    if _has_no_partitions(rows.schema):
         return rows.drop_columns(_PARTITION)
-    return rows
+    if _DATA_FILE not in rows.column_names or not _has_no_partitions(pa.schema(rows.schema.field(_DATA_FILE).type)):
+        return rows
+
+    files = pa.Table.from_struct_array(rows[_DATA_FILE]).drop_columns(_PARTITION).to_struct_array()
+    return rows.set_column(rows.column_names.index(_DATA_FILE), rows.schema.field(_DATA_FILE).with_type(files.type), files)
+
+
+def _has_no_partitions(columns: pa.Schema) -> bool:
+    return _PARTITION in columns.names and not columns.field(_PARTITION).type.num_fields
 
 
 def _partitions(table: EncryptedTable) -> pa.Table:
@@ -196,9 +205,6 @@ def _audit(table: EncryptedTable) -> pa.Table:
         for finding in audited.findings
     ]
     return pa.Table.from_pylist(rows, schema=_FINDINGS)
-
-
-"""The names of all metadata tables."""
 
 
 def position_deletes(table: EncryptedTable, most_rows: int = MOST_ROWS) -> pa.Table:
@@ -294,3 +300,4 @@ _OF_THE_TABLE: Final[Mapping[str, Callable[[EncryptedTable], pa.Table]]] = {
     "audit": _audit,
 }
 NAMES: Final = frozenset(_OF_A_SNAPSHOT) | frozenset(_OF_THE_TABLE)
+"""The names of all metadata tables."""

@@ -11,6 +11,8 @@ Iceberg's tables of files and entries have columns that PyIceberg's lack, and ou
     referenced_data_file                     the data file whose rows a deletion vector hides
     content_offset, content_size_in_bytes    where the deletion vector lies in its file
 
+Iceberg's entries say besides with which partition spec a file was written: spec_id.
+
 InspectTable.entries takes the sizes of columns for granted, which deletion vectors do not have, nor files of writers without statistics.
 Such an entry is shown with no sizes, as PyIceberg shows the other statistics that are not there.
 """
@@ -40,6 +42,7 @@ _OF_VERSION_3: Final = tuple(
     pa.field(name, pa.string() if name == "referenced_data_file" else pa.int64())
     for name in ("first_row_id", "referenced_data_file", "content_offset", "content_size_in_bytes")
 )
+_SPEC_ID: Final = pa.field("spec_id", pa.int32(), nullable=False)
 
 
 class IncrementalAppendScanAdapter(IncrementalAppendScan):
@@ -105,8 +108,14 @@ class EntriesTable(InspectAdapter):
         rows = super().entries(snapshot_id)
         at = rows.schema.get_field_index("data_file")
         file = rows.column(at).combine_chunks()
+        shown = [each for manifest in self._manifests for each in manifest.shown]
         fields = [*file.type, *_OF_VERSION_3]
-        columns = [*file.flatten(), *_values([each for manifest in self._manifests for each in manifest.shown])]
+        columns = [*file.flatten(), *_values(shown)]
+
+        # Where Iceberg has it: behind the file's format.
+        place = file.type.get_field_index("file_format") + 1
+        fields.insert(place, _SPEC_ID)
+        columns.insert(place, pa.array([each.spec_id for each in shown], _SPEC_ID.type))
 
         return rows.set_column(at, rows.schema.field(at).with_type(pa.struct(fields)), pa.StructArray.from_arrays(columns, fields=fields))
 

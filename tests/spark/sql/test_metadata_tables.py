@@ -41,6 +41,20 @@ def test_a_table_without_partitions_has_no_column_for_them(table: EncryptedTable
     assert metadata_table(table, "files", None)["partition"].to_pylist() == [{"data": None}]
 
 
+def test_entries_say_with_which_spec_a_file_was_written(table: EncryptedTable) -> None:
+    for name in ("entries", "all_entries"):
+        file = metadata_table(table, name, None).schema.field("data_file").type
+        assert [each.name for each in file][:5] == ["content", "file_path", "file_format", "spec_id", "record_count"]
+
+    with table.update_spec() as update:
+        update.add_identity("data")
+    table.append(ROWS)
+    for name in ("entries", "all_entries"):
+        files = metadata_table(encrypted_table(table.refresh()), name, None)["data_file"].to_pylist()
+        assert sorted((file["spec_id"], file["partition"]["data"]) for file in files if file["spec_id"]) == [(1, "d1"), (1, "d2")]
+        assert [file["partition"] for file in files if not file["spec_id"]] == [{"data": None}]
+
+
 def test_a_partition_field_has_the_name_that_it_had_last(table: EncryptedTable) -> None:
     with table.update_spec() as update:
         update.add_identity("data").add_field("category", BucketTransform(1), "bucket")

@@ -410,7 +410,7 @@ def test_what_is_not_there_is_refused_with_the_name_that_is_near(orders: Orders)
     assert "NoSuchTableError" in refusal(orders, "verify", table="'db.none'")
     assert "REQUIRED_PARAMETER_NOT_FOUND" in refusal(orders, "relocate")
     assert "give either snapshot_id or ref" in refusal(orders, "set_current_snapshot")
-    assert "min_input_files is 1" in refusal(orders, "compact", min_input_files=1)
+    assert "min_input_files is 0" in refusal(orders, "compact", min_input_files=0)
     for procedure in ("expire_snapshots", "remove_orphan_files"):
         assert "max_concurrent_deletes is '0'; it must be" in refusal(orders, procedure, max_concurrent_deletes=0)
     assert "has no option rewriteall" in refusal(orders, "rewrite_position_delete_files", options="map('rewriteall', 'true')")
