@@ -373,7 +373,7 @@ def _as_long(value: int) -> int | None:
 
 
 def _fitting(value: Decimal, kind: pa.DataType) -> Decimal | None:
-    """Return a number; None where its type has fewer digits before the point, as in Java."""
+    """Return a number; None where its type has fewer digits before the point: Java's writer stores one that is read as another."""
     return value if value.is_zero() or value.adjusted() < kind.precision - kind.scale else None
 
 
