@@ -190,7 +190,7 @@ test-pyiceberg-next: setup
 # Tests that ask Iceberg Java are skipped but on Spark 4.1. SPARK_TESTS=tests/spark/sql runs those of the SQL catalog alone.
 test-spark: spark-venv
 	@$(BIN)/python tests/support/java_version.py
-	$(SPARK_VENV)/bin/python -m pytest -m "$(SPARK_MARKS)" $(SPARK_TESTS)
+	$(SPARK_VENV)/bin/python -m pytest --other-spark -m "$(SPARK_MARKS)" $(SPARK_TESTS)
 
 test-spark-%:
 	@$(MAKE) --no-print-directory test-spark VERSION=$*

@@ -29,6 +29,7 @@ import pytest
 
 from tests.support.aws import CREDENTIALS, REGION
 from tests.support.class_archive import short_life_options
+from tests.support.selection import of_another_spark
 from tests.support.server_process import StoppedAtTheEnd, end_of_input
 
 BUCKETS: Final = ("golden-shared", "java-vectors", "java-oracle")
@@ -41,7 +42,7 @@ _WORKER: Final = Path(__file__).with_name("java_oracle.py")
 def skip_without_its_spark() -> None:
     """Skip the test on a Spark that Iceberg Java does not know."""
     if not RUNS_HERE:
-        pytest.skip(f"Iceberg Java 1.12 runs on Spark 4.1, and this is {version('pyspark')}")
+        pytest.skip(of_another_spark(f"Iceberg Java 1.12 runs on 4.1, and this is {version('pyspark')}"))
 
 
 class JavaError(Exception):

@@ -6,7 +6,8 @@
   of any other file stay together too: what they share is made once. The grouping of pytest-xdist itself cannot be used: it changes node
   ids, which pytest has not allowed since version 9.2, and then groups nothing.
 - Without Java 17 those with the mark are skipped with the reason; on a build machine (CI is set) they run and fail.
-- On a build machine a skipped test fails the run: a check that did not run proves nothing.
+- On a build machine a skipped test fails the run: a check that did not run proves nothing. With `--other-spark` those may be skipped that
+  are of another release of Spark, which the run on that release has.
 - A worker that crashes ends the run at once, with a failure that names the test it ran. pytest-xdist would start another worker and give it
   the file again; where the other workers have no more to do, that new worker waits for ever.
 """
@@ -40,6 +41,7 @@ _CRASHED: Final[str] = "???"
 """What pytest-xdist writes for the phase of a test in which its worker died: it cannot know it."""
 
 _LOST_WORKER: Final = pytest.StashKey[bool]()
+_OTHER_SPARK: Final = "of another Spark: "
 
 
 def _on_build_machine() -> bool:
@@ -55,9 +57,15 @@ def need(problem: str | None) -> None:
     pytest.skip(problem)
 
 
+def of_another_spark(why: str) -> str:
+    """Return the reason to skip a test for that is not of the release of Spark that it runs on."""
+    return _OTHER_SPARK + why
+
+
 def _skipped_reports(config: pytest.Config) -> int:
     reporter = config.pluginmanager.get_plugin("terminalreporter")
-    return len(reporter.stats.get("skipped", [])) if reporter else 0
+    skipped = reporter.stats.get("skipped", []) if reporter else []
+    return sum(not (config.getoption("other_spark") and _OTHER_SPARK in str(report.longrepr)) for report in skipped)
 
 
 @functools.cache
@@ -69,6 +77,10 @@ def _marks_in(path: Path) -> frozenset[str]:
 @functools.cache
 def _source(path: Path) -> str:
     return path.read_text(encoding="utf-8")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--other-spark", action="store_true", help="the release of Spark is not that of .venv: skip what it does not do")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

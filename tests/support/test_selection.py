@@ -95,6 +95,14 @@ def test_a_skipped_test_fails_the_run_on_a_build_machine(tmp_path: Path, options
     assert "1 skipped: on a build machine every test must run" in run.stdout
 
 
+def test_a_test_of_another_spark_may_be_skipped_where_the_run_is_on_another(tmp_path: Path) -> None:
+    of_another = SKIPPING_TEST.replace("not here", "of another Spark: 4.0 has none of it")
+
+    assert _run(tmp_path, of_another, "--other-spark", CI="true").returncode == pytest.ExitCode.OK
+    assert _run(tmp_path, of_another, CI="true").returncode == pytest.ExitCode.TESTS_FAILED
+    assert _run(tmp_path, SKIPPING_TEST, "--other-spark", CI="true").returncode == pytest.ExitCode.TESTS_FAILED
+
+
 @pytest.mark.parametrize("folder", [".", "tests/spark", "tests/spark/sql"])
 def test_java_tests_of_a_group_share_one_worker(tmp_path: Path, folder: str) -> None:
     group = tmp_path / folder

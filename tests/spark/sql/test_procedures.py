@@ -20,6 +20,7 @@ from tablecrypt.table.metadata import EncryptedTableMetadata
 from tests.spark.conftest import Lake
 from tests.spark.sql.test_protected_columns import protected
 from tests.support.aws import AwsServer
+from tests.support.spark_release import lists_procedures
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -418,9 +419,8 @@ def test_what_is_not_there_is_refused_with_the_name_that_is_near(orders: Orders)
     assert orders.one("verify")["good"]
 
 
+@lists_procedures
 def test_the_procedures_are_listed(spark: SparkSession, prod: Lake) -> None:
-    if tuple(map(int, spark.version.split(".")[:2])) < (4, 1):
-        pytest.skip("SHOW PROCEDURES is of Spark 4.1 and newer")
     listed = {row["procedure_name"] for row in spark.sql("SHOW PROCEDURES IN prod.system").collect()}
     assert {"rotate_kek", "rewrite_data_files", "expire_snapshots", "shred"} <= listed
     described = spark.sql("DESCRIBE PROCEDURE prod.system.rotate_kek").collect()
