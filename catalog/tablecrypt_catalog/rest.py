@@ -308,7 +308,7 @@ class EncryptedRestCatalog(EncryptingCatalog, RestViews):
             StaleWriteError: columns are protected otherwise now than when the files of the commit were written; nothing has changed.
             CommitStateUnknownException: the server failed or did not answer; the commit may have landed.
             TamperedFileError, KeyIdChangedError, KeyNotFoundError, MetadataRollbackError: the server accepted the commit, but its answer
-                lacks what a reader of the table needs (see `check_answer`), or is of another table.
+                lacks what a reader of the table needs (see `check_answer`), is of another table, or is what this client's pins refuse.
         """
         check_updates(self.client_properties, table.name(), updates)
         is_migration = any(isinstance(update, EncryptTableUpdate) for update in updates)

@@ -46,7 +46,15 @@ from tablecrypt import properties
 from tablecrypt._atomic_file import atomic_file
 from tablecrypt._parsed_json import problem_of
 from tablecrypt.arguments import file_path
-from tablecrypt.errors import ConfigurationError, FormatError, MetadataRollbackError, TablecryptError
+from tablecrypt.errors import (
+    ConfigurationError,
+    FormatError,
+    KeyIdChangedError,
+    MetadataRollbackError,
+    TablecryptError,
+    TamperedFileError,
+    with_sentence,
+)
 from tablecrypt_catalog.pins.protected_columns import StoredColumn, columns_from, stored_columns
 from tablecrypt_catalog.pins.proven_heads import Proof, taken_on_trust
 from tablecrypt_catalog.pins.record import NO_MOVES, Head, Moves, TableVersion, TrustedTable, is_ahead, refuse_overtaken, table_version
@@ -183,6 +191,9 @@ class PinCheck:
             metadata_location: where its file is.
             metadata_hash: SHA-256 of the file's JSON where it is known; else that of the metadata as PyIceberg writes it.
             moved: what `moves_of` gives for the commit.
+
+        Raises:
+            KeyIdChangedError, TamperedFileError, MetadataRollbackError: as `TrustedTable.verify_update`. The commit stands.
         """
         if self._file is None or (self._before is not None and self._before.metadata_location == metadata_location):
             return
@@ -191,6 +202,9 @@ class PinCheck:
         digest = metadata_hash or (hashlib.sha256(metadata.model_dump_json().encode()).hexdigest() if is_pinned else None)
         try:
             self._file.remember(self._place, self._before, table_version(metadata, metadata_location, digest), moved)
+        except (KeyIdChangedError, TamperedFileError, MetadataRollbackError) as refused:
+            # A server wrote the metadata: whoever goes on with it would write by what it says, in the clear perhaps.
+            raise with_sentence(refused, "The commit that was answered so stands: nothing of it was deleted") from refused
         except (OSError, TablecryptError) as error:
             logger.warning("%s is committed, but its pin could not be moved: %s", metadata_location, error)
 
