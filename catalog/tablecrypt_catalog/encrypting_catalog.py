@@ -385,6 +385,7 @@ class EncryptingCatalog(Catalog):
         if not new.is_encrypted:
             pin_check.refuse_plaintext()
         else:
+            pin_check.check_new_key(str(new.properties[names.KEY_ID.name]))
             self.check_keys_of(new)
         return new, pin_check
 

@@ -149,6 +149,16 @@ def test_a_plaintext_table_in_place_of_an_encrypted_one_is_refused_until_its_pin
     assert type(catalog.create_table("db.t", ROWS.schema)) is Table
 
 
+def test_no_table_is_made_where_one_under_another_key_is_pinned(catalog: SqlCatalog, table: Table, aws: AwsServer) -> None:
+    SqlCatalog("prod", uri=catalog.properties["uri"], warehouse=catalog.properties["warehouse"]).drop_table("db.t")
+    forget_database_pins(catalog)
+    other = {"encryption.key-id": aws.new_key()}
+    for create in catalog.create_table, catalog.create_table_transaction:
+        with pytest.raises(KeyIdChangedError, match="forget_pin"):
+            create("db.t", ROWS.schema, properties=other)
+    assert ("db", "t") not in catalog.list_tables("db")
+
+
 def test_a_dropped_table_is_forgotten_and_a_renamed_one_is_not(catalog: SqlCatalog, table: Table, pin_file: Path) -> None:
     renamed = catalog.rename_table("db.t", "db.u")
     assert isinstance(renamed, EncryptedTable)

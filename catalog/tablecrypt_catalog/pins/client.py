@@ -169,6 +169,14 @@ class PinCheck:
         """
         TrustedTable(".".join(self._place[1]), self._before).refuse_plaintext(found)
 
+    def check_new_key(self, table_key_id: str) -> None:
+        """Refuse the master key of a new table before there is one.
+
+        Raises:
+            KeyIdChangedError: the identifier has a pin, with another key.
+        """
+        TrustedTable(name_of(self._place), self._before).check_key_id(table_key_id)
+
     def verify_base(self, seen: TableVersion, proof: Proof = taken_on_trust) -> TableVersion | None:
         """Do as `verify` for the base of a commit, which the catalog gave before this check began.
 
