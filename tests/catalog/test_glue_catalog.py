@@ -15,7 +15,7 @@ from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownExcept
 from pyiceberg.table import Table
 from pyiceberg.types import DoubleType
 
-from tablecrypt.errors import ConfigurationError, KeyIdChangedError, TablecryptError, TamperedFileError
+from tablecrypt.errors import ConfigurationError, KeyIdChangedError, MasterKeyRefusedError, TablecryptError, TamperedFileError
 from tablecrypt.maintenance import FindingKind, accept_update, audit, share
 from tablecrypt.table.canonical_metadata import metadata_hash
 from tablecrypt.table.protection.writing import StaleWriteError
@@ -432,6 +432,13 @@ def test_rename_and_register_keep_a_table_pinned(aws: AwsServer, catalog: Encryp
     assert_pinned(aws, catalog, registered)
     with pytest.raises(TableAlreadyExistsError):
         catalog.register_table(f"{database}.again", renamed.metadata_location)
+
+
+def test_a_table_that_this_client_would_not_load_is_not_registered(aws: AwsServer, bucket: str, database: str, table: Table) -> None:
+    strict = encrypted_glue_catalog(aws, bucket, {"encryption.allowed-key-ids": "alias/people"})
+    with pytest.raises(MasterKeyRefusedError):
+        strict.register_table(f"{database}.again", table.metadata_location)
+    assert (database, "again") not in strict.list_tables(database)
 
 
 def test_purge_leaves_nothing_in_the_bucket(aws: AwsServer, catalog: EncryptedGlueCatalog, bucket: str, table: Table) -> None:
