@@ -181,6 +181,25 @@ class EncryptingCatalog(Catalog):
         names.check_own_properties(properties, "namespace")
         super().create_namespace(namespace, properties)  # type: ignore[safe-super]
 
+    def create_namespace_if_not_exists(self, namespace: str | Identifier, properties: Properties = EMPTY_DICT) -> None:
+        """Create a namespace unless there is one.
+
+        Raises:
+            ConfigurationError: there is one, and it does not have the encryption.default-key-id that `properties` name; or as
+                `create_namespace`.
+        """
+        super().create_namespace_if_not_exists(namespace, properties)
+        if not (wanted := names.DEFAULT_KEY_ID.read(properties)):
+            return
+
+        found = names.DEFAULT_KEY_ID.read(self.load_namespace_properties(namespace))
+        # The caller's tables in it would be under another key, or not be encrypted.
+        if found != wanted:
+            raise ConfigurationError(
+                f"the namespace {'.'.join(Catalog.identifier_to_tuple(namespace))} is there already, with {names.DEFAULT_KEY_ID.name} "
+                f"{found or 'missing'} and not {wanted}: set it with update_namespace_properties, or name another namespace"
+            )
+
     def update_namespace_properties(
         self, namespace: str | Identifier, removals: set[str] | None = None, updates: Properties = EMPTY_DICT
     ) -> PropertiesUpdateSummary:
