@@ -452,6 +452,7 @@ class EncryptionMixin(EncryptingCatalog, MetastoreCatalogAdapter):
 
         Raises:
             PlaintextRefusedError: it has encryption.key-id and is not encrypted, or the catalog requires encryption.
+            KeyIdChangedError, MetadataRollbackError, TamperedFileError: the identifier has a pin that speaks against it.
         """
         check_registration(identifier, metadata_location)
         pin_check = self.client_pins.begin_check(identifier)
@@ -459,6 +460,7 @@ class EncryptionMixin(EncryptingCatalog, MetastoreCatalogAdapter):
             # With the client's own properties: those in the metadata may name a FileIO or an endpoint.
             file = read_metadata_file(self.load_file_io({}, metadata_location).new_input(metadata_location))
             check_metadata(self.client_properties, Catalog.identifier_to_tuple(identifier), file.parse(), metadata_location)
+            pin_check.check_before(table_version(file.parse(), file.location, file.digest))
 
         return opened_table(self, super().register_table(identifier, metadata_location, overwrite), pin_check.verify)  # type: ignore[safe-super]
 

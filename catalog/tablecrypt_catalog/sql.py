@@ -213,6 +213,7 @@ class EncryptedSqlCatalog(EncryptionMixin, SqlCatalogAdapter):
         proof = self._proof_of(loaded)
         with Session(self.engine) as session:
             before = find_pin(session, self.name, row_names(identifier))
+        pin_check.check_before(seen)
         # Before the transaction: it reads the table's storage.
         proven = proof(before, seen)
         pin = self._insert(identifier, proven or seen, is_proven=proven is not None)

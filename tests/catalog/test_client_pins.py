@@ -159,6 +159,20 @@ def test_no_table_is_made_where_one_under_another_key_is_pinned(catalog: SqlCata
     assert ("db", "t") not in catalog.list_tables("db")
 
 
+def test_no_table_is_registered_where_the_pin_speaks_against_it(catalog: SqlCatalog, table: Table) -> None:
+    plain_client = SqlCatalog("prod", uri=catalog.properties["uri"], warehouse=catalog.properties["warehouse"])
+    plain_client.drop_table("db.t")
+    forget_database_pins(catalog)
+    older = table.metadata.metadata_log[-1].metadata_file
+    plain = plain_client.create_table("db.plain", ROWS.schema).metadata_location
+    for location, refusal in (plain, KeyIdChangedError), (older, MetadataRollbackError):
+        with pytest.raises(refusal):
+            catalog.register_table("db.t", location)
+        assert ("db", "t") not in catalog.list_tables("db")
+
+    assert catalog.register_table("db.t", table.metadata_location).scan().count() == 2 * len(ROWS)
+
+
 def test_a_dropped_table_is_forgotten_and_a_renamed_one_is_not(catalog: SqlCatalog, table: Table, pin_file: Path) -> None:
     renamed = catalog.rename_table("db.t", "db.u")
     assert isinstance(renamed, EncryptedTable)

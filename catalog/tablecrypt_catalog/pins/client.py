@@ -141,13 +141,24 @@ class PinCheck:
         if not moved and _moves_nothing(self._place, self._before, seen):
             return self._before
 
-        trusted = TrustedTable(name_of(self._place), self._before).verify_update(
-            seen, _pinned_elsewhere(self._pins, self._place, seen), moved
-        )
+        trusted = self._check_update(seen, moved)
         # Outside the lock of the pin file: it reads the table's storage.
         proven = proof(self._before, seen)
 
         return trusted if proven is None else self._file.remember(self._place, self._before, proven, moved)
+
+    def check_before(self, seen: TableVersion) -> None:
+        """Hold a version against the pin before the catalog is asked to make it the table's. The pin stays as it is.
+
+        Raises:
+            KeyIdChangedError, TamperedFileError, MetadataRollbackError: as `verify`.
+        """
+        refuse_conflict(self._pins, self._place, seen)
+        self._check_update(seen, NO_MOVES)
+
+    def _check_update(self, seen: TableVersion, moved: Moves) -> TableVersion | None:
+        elsewhere = _pinned_elsewhere(self._pins, self._place, seen)
+        return TrustedTable(name_of(self._place), self._before).verify_update(seen, elsewhere, moved)
 
     def accept_rollback(self, seen: TableVersion) -> TableVersion | None:
         """Move the pin to the catalog's answer, be it older than the pin, and return it; None where nothing is pinned.
