@@ -316,6 +316,19 @@ class EncryptingCatalog(Catalog):
         """Forget what is pinned of an identifier: the next table there is trusted on first use, be it plaintext or encrypted."""
         self.client_pins.forget(identifier)
 
+    def check_rename(self, old: str | Identifier, new: str | Identifier) -> None:
+        """Refuse a new name of a table before it has it.
+
+        Raises:
+            ConfigurationError: see `check_new_name`.
+            KeyIdChangedError, MetadataRollbackError, TamperedFileError: a pin of the new name speaks against the table.
+        """
+        check_new_name(new)
+        pin_check = self.client_pins.begin_check(new)
+        if pin_check.has_pin:
+            table = self.load_table(old)
+            pin_check.check_new_name(table_version(table.metadata, table.metadata_location, None))
+
     def created_by_pyiceberg(self, new: NewTable) -> Table:
         """Create a table the way PyIceberg's own catalog does."""
         return super().create_table(*new)  # type: ignore[safe-super]
@@ -465,8 +478,8 @@ class EncryptionMixin(EncryptingCatalog, MetastoreCatalogAdapter):
         return opened_table(self, super().register_table(identifier, metadata_location, overwrite), pin_check.verify)  # type: ignore[safe-super]
 
     def rename_table(self, from_identifier: str | Identifier, to_identifier: str | Identifier) -> Table:
-        """Rename a table; its pin goes with it. ConfigurationError for a name that it cannot get: see `check_new_name`."""
-        check_new_name(to_identifier)
+        """Rename a table; its pin goes with it. Raises as `check_rename` for a name that it cannot get."""
+        self.check_rename(from_identifier, to_identifier)
         pin_check = self.client_pins.begin_check(from_identifier)
         renamed = super().rename_table(from_identifier, to_identifier)  # type: ignore[safe-super]
         table = opened_table(self, renamed, pin_check.verify)

@@ -173,6 +173,18 @@ def test_no_table_is_registered_where_the_pin_speaks_against_it(catalog: SqlCata
     assert catalog.register_table("db.t", table.metadata_location).scan().count() == 2 * len(ROWS)
 
 
+def test_no_table_gets_a_name_whose_pin_speaks_against_it(catalog: SqlCatalog, table: Table, aws: AwsServer, pin_file: Path) -> None:
+    catalog.create_table("db.plain", ROWS.schema)
+    catalog.create_table("db.other", ROWS.schema, properties={"encryption.key-id": aws.new_key()})
+    SqlCatalog("prod", uri=catalog.properties["uri"], warehouse=catalog.properties["warehouse"]).drop_table("db.t")
+    forget_database_pins(catalog)
+    for name in "db.plain", "db.other":
+        with pytest.raises(KeyIdChangedError, match="forget_pin"):
+            catalog.rename_table(name, "db.t")
+    assert sorted(catalog.list_tables("db")) == [("db", "other"), ("db", "plain")]
+    assert pinned(pin_file).keys() == {"db.t", "db.other"}
+
+
 def test_a_dropped_table_is_forgotten_and_a_renamed_one_is_not(catalog: SqlCatalog, table: Table, pin_file: Path) -> None:
     renamed = catalog.rename_table("db.t", "db.u")
     assert isinstance(renamed, EncryptedTable)

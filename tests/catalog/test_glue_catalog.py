@@ -6,6 +6,7 @@ import hashlib
 import json
 import uuid
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -411,6 +412,25 @@ def test_an_entry_that_cannot_be_removed_is_named(catalog: EncryptedGlueCatalog,
     assert found[f"{database}.t"] == [FindingKind.REFUSED_TABLE]
     with pytest.raises(TablecryptError, match=rf"was renamed to {database}\.u, which did not finish"):
         catalog.rename_table(table.name(), f"{database}.v")
+    catalog.rename_table(table.name(), f"{database}.u").append(ROWS)
+
+    assert catalog.list_tables(database) == [(database, "u")]
+
+
+def test_a_rename_that_did_not_finish_goes_on_where_the_new_name_is_pinned(
+    aws: AwsServer, bucket: str, database: str, table: Table, tmp_path: Path
+) -> None:
+    catalog = encrypted_glue_catalog(aws, bucket, {"encryption.pins": str(tmp_path / "pins.json")})
+
+    def refuse(**_named: Any) -> None:
+        raise ClientError({"Error": {"Code": "AccessDeniedException", "Message": "not authorized"}}, "DeleteTable")
+
+    catalog.glue.meta.events.register("provide-client-params.glue.DeleteTable", refuse)
+    with pytest.raises(TablecryptError, match="rename it again"):
+        catalog.rename_table(table.name(), f"{database}.u")
+    catalog.glue.meta.events.unregister("provide-client-params.glue.DeleteTable", refuse)
+
+    catalog.load_table(f"{database}.u").append(ROWS)
     catalog.rename_table(table.name(), f"{database}.u").append(ROWS)
 
     assert catalog.list_tables(database) == [(database, "u")]

@@ -117,6 +117,11 @@ class PinCheck:
         self._pins = {} if file is None else file.recall_all()
         self._before = self._pins.get(place)
 
+    @property
+    def has_pin(self) -> bool:
+        """Whether the identifier had a pin when this check began."""
+        return self._before is not None
+
     def verify(self, seen: TableVersion, proof: Proof = taken_on_trust, moved: Moves = NO_MOVES) -> TableVersion | None:
         """Hold the catalog's answer against the pin, and move the pin to what of it is proven.
 
@@ -155,6 +160,14 @@ class PinCheck:
         """
         refuse_conflict(self._pins, self._place, seen)
         self._check_update(seen, NO_MOVES)
+
+    def check_new_name(self, seen: TableVersion) -> None:
+        """Refuse the check's identifier as the new name of a table, where it has the pin of another one that speaks against this table.
+
+        Raises:
+            KeyIdChangedError, TamperedFileError, MetadataRollbackError: as `TrustedTable.verify_update`.
+        """
+        TrustedTable(name_of(self._place), self._before).verify_update(seen)
 
     def _check_update(self, seen: TableVersion, moved: Moves) -> TableVersion | None:
         elsewhere = _pinned_elsewhere(self._pins, self._place, seen)
