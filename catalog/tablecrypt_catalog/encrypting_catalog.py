@@ -181,6 +181,25 @@ class EncryptingCatalog(Catalog):
         names.check_own_properties(properties, "namespace")
         super().create_namespace(namespace, properties)  # type: ignore[safe-super]
 
+    def create_namespace_if_not_exists(self, namespace: str | Identifier, properties: Properties = EMPTY_DICT) -> None:
+        """Create a namespace unless there is one.
+
+        Raises:
+            ConfigurationError: there is one, and it does not have the encryption.default-key-id that `properties` name; or as
+                `create_namespace`.
+        """
+        super().create_namespace_if_not_exists(namespace, properties)
+        if not (wanted := names.DEFAULT_KEY_ID.read(properties)):
+            return
+
+        found = names.DEFAULT_KEY_ID.read(self.load_namespace_properties(namespace))
+        # The caller's tables in it would be under another key, or not be encrypted.
+        if found != wanted:
+            raise ConfigurationError(
+                f"the namespace {'.'.join(Catalog.identifier_to_tuple(namespace))} is there already, with {names.DEFAULT_KEY_ID.name} "
+                f"{found or 'missing'} and not {wanted}: set it with update_namespace_properties, or name another namespace"
+            )
+
     def update_namespace_properties(
         self, namespace: str | Identifier, removals: set[str] | None = None, updates: Properties = EMPTY_DICT
     ) -> PropertiesUpdateSummary:
@@ -297,6 +316,19 @@ class EncryptingCatalog(Catalog):
         """Forget what is pinned of an identifier: the next table there is trusted on first use, be it plaintext or encrypted."""
         self.client_pins.forget(identifier)
 
+    def check_rename(self, old: str | Identifier, new: str | Identifier) -> None:
+        """Refuse a new name of a table before it has it.
+
+        Raises:
+            ConfigurationError: see `check_new_name`.
+            KeyIdChangedError, MetadataRollbackError, TamperedFileError: a pin of the new name speaks against the table.
+        """
+        check_new_name(new)
+        pin_check = self.client_pins.begin_check(new)
+        if pin_check.has_pin:
+            table = self.load_table(old)
+            pin_check.check_new_name(table_version(table.metadata, table.metadata_location, None))
+
     def created_by_pyiceberg(self, new: NewTable) -> Table:
         """Create a table the way PyIceberg's own catalog does."""
         return super().create_table(*new)  # type: ignore[safe-super]
@@ -385,6 +417,7 @@ class EncryptingCatalog(Catalog):
         if not new.is_encrypted:
             pin_check.refuse_plaintext()
         else:
+            pin_check.check_new_key(str(new.properties[names.KEY_ID.name]))
             self.check_keys_of(new)
         return new, pin_check
 
@@ -432,6 +465,7 @@ class EncryptionMixin(EncryptingCatalog, MetastoreCatalogAdapter):
 
         Raises:
             PlaintextRefusedError: it has encryption.key-id and is not encrypted, or the catalog requires encryption.
+            KeyIdChangedError, MetadataRollbackError, TamperedFileError: the identifier has a pin that speaks against it.
         """
         check_registration(identifier, metadata_location)
         pin_check = self.client_pins.begin_check(identifier)
@@ -439,12 +473,13 @@ class EncryptionMixin(EncryptingCatalog, MetastoreCatalogAdapter):
             # With the client's own properties: those in the metadata may name a FileIO or an endpoint.
             file = read_metadata_file(self.load_file_io({}, metadata_location).new_input(metadata_location))
             check_metadata(self.client_properties, Catalog.identifier_to_tuple(identifier), file.parse(), metadata_location)
+            pin_check.check_before(table_version(file.parse(), file.location, file.digest))
 
         return opened_table(self, super().register_table(identifier, metadata_location, overwrite), pin_check.verify)  # type: ignore[safe-super]
 
     def rename_table(self, from_identifier: str | Identifier, to_identifier: str | Identifier) -> Table:
-        """Rename a table; its pin goes with it. ConfigurationError for a name that it cannot get: see `check_new_name`."""
-        check_new_name(to_identifier)
+        """Rename a table; its pin goes with it. Raises as `check_rename` for a name that it cannot get."""
+        self.check_rename(from_identifier, to_identifier)
         pin_check = self.client_pins.begin_check(from_identifier)
         renamed = super().rename_table(from_identifier, to_identifier)  # type: ignore[safe-super]
         table = opened_table(self, renamed, pin_check.verify)

@@ -14,8 +14,8 @@ from tablecrypt.table.metadata import EncryptedTableMetadata, MetadataFile, read
 from tablecrypt.table.table_files import folders_named
 from tablecrypt_catalog.encrypting_catalog import EncryptionMixin
 from tablecrypt_catalog.pins.hive import check_against_entry, pinned_columns, pinning_parameters, trusted_folders, unpinned_metadata
-from tablecrypt_catalog.pins.record import folders_on_first_sight
-from tablecrypt_catalog.table_encryption import UnverifiedTable, check_registration, is_encrypted
+from tablecrypt_catalog.pins.record import folders_on_first_sight, table_version
+from tablecrypt_catalog.table_encryption import UnverifiedTable, check_metadata, check_registration, is_encrypted
 
 
 class PinnedEntries(EncryptionMixin):
@@ -59,6 +59,9 @@ class PinnedEntries(EncryptionMixin):
         if overwrite or not isinstance(metadata, EncryptedTableMetadata) or not is_encrypted(name, metadata):
             return super().register_table(identifier, metadata_location, overwrite)
 
+        # Before there is an entry: with one that no load takes, the name would stay taken.
+        check_metadata(self.client_properties, name, metadata, metadata_location)
+        self.client_pins.begin_check(identifier).check_before(table_version(metadata, file.location, file.digest))
         self.check_holds_encrypted(identifier)
         io = self.load_file_io({}, metadata_location)
         staged = StagedTable(identifier=name, metadata=metadata, metadata_location=metadata_location, io=io, catalog=self)

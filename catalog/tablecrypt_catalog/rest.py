@@ -67,7 +67,6 @@ from tablecrypt_catalog.rest_views import RestViews
 from tablecrypt_catalog.table_encryption import (
     check_metadata,
     check_new_keys,
-    check_new_name,
     check_registration,
     check_updates,
     encrypted_table,
@@ -262,8 +261,8 @@ class EncryptedRestCatalog(EncryptingCatalog, RestViews):
         return f"{name} was dropped again"
 
     def rename_table(self, from_identifier: str | Identifier, to_identifier: str | Identifier) -> Table:
-        """Rename a table; its pin goes with it. ConfigurationError for a name that it cannot get: see `check_new_name`."""
-        check_new_name(to_identifier)
+        """Rename a table; its pin goes with it. Raises as `check_rename` for a name that it cannot get."""
+        self.check_rename(from_identifier, to_identifier)
         super().rename_table(from_identifier, to_identifier)
         self.client_pins.rename(from_identifier, to_identifier)
         return self.load_table(to_identifier)
@@ -308,7 +307,7 @@ class EncryptedRestCatalog(EncryptingCatalog, RestViews):
             StaleWriteError: columns are protected otherwise now than when the files of the commit were written; nothing has changed.
             CommitStateUnknownException: the server failed or did not answer; the commit may have landed.
             TamperedFileError, KeyIdChangedError, KeyNotFoundError, MetadataRollbackError: the server accepted the commit, but its answer
-                lacks what a reader of the table needs (see `check_answer`), or is of another table.
+                lacks what a reader of the table needs (see `check_answer`), is of another table, or is what this client's pins refuse.
         """
         check_updates(self.client_properties, table.name(), updates)
         is_migration = any(isinstance(update, EncryptTableUpdate) for update in updates)

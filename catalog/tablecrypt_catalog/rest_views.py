@@ -55,7 +55,8 @@ class RestViews(RestCatalogAdapter):
         except ConfigurationError:
             # A ValueError too, of this client and not of the answer's text.
             raise
-        except (ValidationError, StopIteration, ValueError):
+        # All but the first are of PyIceberg's models, which take some parts for what they are not.
+        except (ValidationError, AttributeError, LookupError, RuntimeError, StopIteration, TypeError, ValueError):
             # Pydantic's own text, which a chained error would print, quotes the answer.
             name = ".".join(self.identifier_to_tuple(identifier))
             raise FormatError(f"{name}: the catalog's answer cannot be read as the metadata of a view") from None

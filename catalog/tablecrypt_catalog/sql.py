@@ -60,7 +60,6 @@ from tablecrypt_catalog.table_encryption import (
     UnverifiedTable,
     base_of_commit,
     check_metadata,
-    check_new_name,
     check_registration,
     encrypted_table,
     new_metadata,
@@ -213,6 +212,7 @@ class EncryptedSqlCatalog(EncryptionMixin, SqlCatalogAdapter):
         proof = self._proof_of(loaded)
         with Session(self.engine) as session:
             before = find_pin(session, self.name, row_names(identifier))
+        pin_check.check_before(seen)
         # Before the transaction: it reads the table's storage.
         proven = proof(before, seen)
         pin = self._insert(identifier, proven or seen, is_proven=proven is not None)
@@ -226,7 +226,7 @@ class EncryptedSqlCatalog(EncryptionMixin, SqlCatalogAdapter):
             NoSuchTableError, TableAlreadyExistsError, NoSuchNamespaceError: as PyIceberg's.
             KeyIdChangedError, MetadataRollbackError, TamperedFileError: the new identifier has a pin that speaks against the table.
         """
-        check_new_name(to_identifier)
+        self.check_rename(from_identifier, to_identifier)
         self.check_namespace(to_identifier)
         old, new = row_names(from_identifier), row_names(to_identifier)
 

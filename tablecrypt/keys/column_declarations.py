@@ -204,7 +204,13 @@ def opened(entry: EncryptedKey, field_id: int, column_key: Secret, table_uuid: s
         FormatError: another version of tablecrypt wrote it.
     """
     aad = _aad(table_uuid, field_id, entry.encrypted_by_id or "")
-    return ColumnDeclaration.from_payload(AesGcm(_key(column_key)).decrypt(entry.wrapped_bytes(), aad))
+    try:
+        encrypted = entry.wrapped_bytes()
+    except FormatError as error:
+        # Whoever may commit can put it in, as he can put in bytes that do not open: rule 3 holds for both.
+        raise AuthenticationError(f"declaration {entry.key_id} holds no ciphertext: the entry was changed") from error
+
+    return ColumnDeclaration.from_payload(AesGcm(_key(column_key)).decrypt(encrypted, aad))
 
 
 def _key(column_key: Secret) -> Secret:

@@ -149,6 +149,42 @@ def test_a_plaintext_table_in_place_of_an_encrypted_one_is_refused_until_its_pin
     assert type(catalog.create_table("db.t", ROWS.schema)) is Table
 
 
+def test_no_table_is_made_where_one_under_another_key_is_pinned(catalog: SqlCatalog, table: Table, aws: AwsServer) -> None:
+    SqlCatalog("prod", uri=catalog.properties["uri"], warehouse=catalog.properties["warehouse"]).drop_table("db.t")
+    forget_database_pins(catalog)
+    other = {"encryption.key-id": aws.new_key()}
+    for create in catalog.create_table, catalog.create_table_transaction:
+        with pytest.raises(KeyIdChangedError, match="forget_pin"):
+            create("db.t", ROWS.schema, properties=other)
+    assert ("db", "t") not in catalog.list_tables("db")
+
+
+def test_no_table_is_registered_where_the_pin_speaks_against_it(catalog: SqlCatalog, table: Table) -> None:
+    plain_client = SqlCatalog("prod", uri=catalog.properties["uri"], warehouse=catalog.properties["warehouse"])
+    plain_client.drop_table("db.t")
+    forget_database_pins(catalog)
+    older = table.metadata.metadata_log[-1].metadata_file
+    plain = plain_client.create_table("db.plain", ROWS.schema).metadata_location
+    for location, refusal in (plain, KeyIdChangedError), (older, MetadataRollbackError):
+        with pytest.raises(refusal):
+            catalog.register_table("db.t", location)
+        assert ("db", "t") not in catalog.list_tables("db")
+
+    assert catalog.register_table("db.t", table.metadata_location).scan().count() == 2 * len(ROWS)
+
+
+def test_no_table_gets_a_name_whose_pin_speaks_against_it(catalog: SqlCatalog, table: Table, aws: AwsServer, pin_file: Path) -> None:
+    catalog.create_table("db.plain", ROWS.schema)
+    catalog.create_table("db.other", ROWS.schema, properties={"encryption.key-id": aws.new_key()})
+    SqlCatalog("prod", uri=catalog.properties["uri"], warehouse=catalog.properties["warehouse"]).drop_table("db.t")
+    forget_database_pins(catalog)
+    for name in "db.plain", "db.other":
+        with pytest.raises(KeyIdChangedError, match="forget_pin"):
+            catalog.rename_table(name, "db.t")
+    assert sorted(catalog.list_tables("db")) == [("db", "other"), ("db", "plain")]
+    assert pinned(pin_file).keys() == {"db.t", "db.other"}
+
+
 def test_a_dropped_table_is_forgotten_and_a_renamed_one_is_not(catalog: SqlCatalog, table: Table, pin_file: Path) -> None:
     renamed = catalog.rename_table("db.t", "db.u")
     assert isinstance(renamed, EncryptedTable)

@@ -6,6 +6,7 @@ import hashlib
 import json
 import uuid
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownExcept
 from pyiceberg.table import Table
 from pyiceberg.types import DoubleType
 
-from tablecrypt.errors import ConfigurationError, KeyIdChangedError, TablecryptError, TamperedFileError
+from tablecrypt.errors import ConfigurationError, KeyIdChangedError, MasterKeyRefusedError, TablecryptError, TamperedFileError
 from tablecrypt.maintenance import FindingKind, accept_update, audit, share
 from tablecrypt.table.canonical_metadata import metadata_hash
 from tablecrypt.table.protection.writing import StaleWriteError
@@ -416,6 +417,25 @@ def test_an_entry_that_cannot_be_removed_is_named(catalog: EncryptedGlueCatalog,
     assert catalog.list_tables(database) == [(database, "u")]
 
 
+def test_a_rename_that_did_not_finish_goes_on_where_the_new_name_is_pinned(
+    aws: AwsServer, bucket: str, database: str, table: Table, tmp_path: Path
+) -> None:
+    catalog = encrypted_glue_catalog(aws, bucket, {"encryption.pins": str(tmp_path / "pins.json")})
+
+    def refuse(**_named: Any) -> None:
+        raise ClientError({"Error": {"Code": "AccessDeniedException", "Message": "not authorized"}}, "DeleteTable")
+
+    catalog.glue.meta.events.register("provide-client-params.glue.DeleteTable", refuse)
+    with pytest.raises(TablecryptError, match="rename it again"):
+        catalog.rename_table(table.name(), f"{database}.u")
+    catalog.glue.meta.events.unregister("provide-client-params.glue.DeleteTable", refuse)
+
+    catalog.load_table(f"{database}.u").append(ROWS)
+    catalog.rename_table(table.name(), f"{database}.u").append(ROWS)
+
+    assert catalog.list_tables(database) == [(database, "u")]
+
+
 def test_a_forked_child_asks_glue_by_a_client_of_its_own(catalog: EncryptedGlueCatalog, database: str, table: Table) -> None:
     parents = catalog.glue
 
@@ -432,6 +452,13 @@ def test_rename_and_register_keep_a_table_pinned(aws: AwsServer, catalog: Encryp
     assert_pinned(aws, catalog, registered)
     with pytest.raises(TableAlreadyExistsError):
         catalog.register_table(f"{database}.again", renamed.metadata_location)
+
+
+def test_a_table_that_this_client_would_not_load_is_not_registered(aws: AwsServer, bucket: str, database: str, table: Table) -> None:
+    strict = encrypted_glue_catalog(aws, bucket, {"encryption.allowed-key-ids": "alias/people"})
+    with pytest.raises(MasterKeyRefusedError):
+        strict.register_table(f"{database}.again", table.metadata_location)
+    assert (database, "again") not in strict.list_tables(database)
 
 
 def test_purge_leaves_nothing_in_the_bucket(aws: AwsServer, catalog: EncryptedGlueCatalog, bucket: str, table: Table) -> None:

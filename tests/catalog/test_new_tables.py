@@ -204,6 +204,18 @@ class TestDefaultKeyOfANamespace:
             catalog.create_table("team.t", ROWS.schema)
         assert not catalog.table_exists("team.t")
 
+    def test_a_namespace_that_is_there_without_it_does_not_pass_for_one_with_it(self, tmp_path: Path, aws: AwsServer) -> None:
+        catalog = encrypted_sql_catalog(tmp_path, aws)
+        asked = {"encryption.default-key-id": MASTER_KEY}
+        for namespace, there, found in ("plain", {}, "missing"), ("other", {"encryption.default-key-id": aws.new_key()}, "[0-9a-f-]{36}"):
+            catalog.create_namespace(namespace, there)
+            with pytest.raises(ConfigurationError, match=f"{namespace} is there already, with .* {found} and not {MASTER_KEY}"):
+                catalog.create_namespace_if_not_exists(namespace, asked)
+            assert catalog.load_namespace_properties(namespace).get("encryption.default-key-id") == there.get("encryption.default-key-id")
+
+        for _ in range(2):
+            catalog.create_namespace_if_not_exists("new", asked)
+
 
 def test_a_key_that_the_kms_does_not_have_makes_no_table(tmp_path: Path, aws: AwsServer) -> None:
     catalog = encrypted_sql_catalog(tmp_path, aws)

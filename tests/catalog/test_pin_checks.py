@@ -185,7 +185,8 @@ def test_a_commit_that_moves_a_branch_back_moves_the_pin_with_it(pins: ClientPin
     ahead = replace(committed, metadata_location=f"{METADATA_FILE}.before", metadata_hash="other", heads={"main": Head(12, 2)})
     pins.begin_check("db.t").verify(ahead)
 
-    pins.begin_check("db.t").record_commit(METADATA, METADATA_FILE, "hash")
+    with pytest.raises(MetadataRollbackError, match="The commit that was answered so stands"):
+        pins.begin_check("db.t").record_commit(METADATA, METADATA_FILE, "hash")
     assert pinned(path) == ahead
     pins.begin_check("db.t").record_commit(METADATA, METADATA_FILE, "hash", Moves(refs=frozenset({"main"})))
     assert pinned(path) == committed

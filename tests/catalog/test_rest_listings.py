@@ -5,7 +5,7 @@ quotes nothing of the answer.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import parse_qs, urlsplit
 
@@ -25,7 +25,7 @@ from tests.support.tables import SCHEMA
 _NAMESPACE: Final = "GET /v1/{prefix}/namespaces/{namespace}"
 _ENDPOINTS: Final = [
     "GET /v1/{prefix}/namespaces",
-    *(f"{_NAMESPACE}{what}" for what in ("", "/tables", "/views", "/tables/{table}/credentials")),
+    *(f"{_NAMESPACE}{what}" for what in ("", "/tables", "/views", "/views/{view}", "/tables/{table}/credentials")),
     f"{_NAMESPACE}/tables/{{table}}",
     *(f"POST{_NAMESPACE.removeprefix('GET')}{what}" for what in ("/properties", "/views", "/tables/{table}/plan", "/tables/{table}/tasks")),
 ]
@@ -84,6 +84,51 @@ def test_an_answer_that_is_no_list_is_one_error(what: str, answer: bytes) -> Non
 
     assert "s3cret" not in str(refused.value)
     assert refused.value.__cause__ is None
+
+
+def view(place: Sequence[str | int], value: object) -> bytes:
+    """A server's answer of a view, with a value in one place of its metadata."""
+    field = {
+        "id": 1,
+        "name": "l",
+        "required": False,
+        "type": {"type": "list", "element-id": 2, "element": "string", "element-required": True},
+    }
+    metadata: dict[str, Any] = {
+        "view-uuid": "0d6f5c11-6b0f-4bb4-9d8e-1f2a3b4c5d6e",
+        "format-version": 1,
+        "location": "file:///lake/v",
+        "schemas": [{"type": "struct", "schema-id": 0, "fields": [field]}],
+        "current-version-id": 1,
+        "versions": [VIEW.model_dump(mode="json", by_alias=True)],
+        "version-log": [{"timestamp-ms": 1, "version-id": 1}],
+        "properties": {},
+    }
+    *around, name = place
+    part: Any = metadata
+    for each in around:
+        part = part[each]
+    part[name] = value
+    return json.dumps({"metadata-location": "file:///lake/v/1.json", "metadata": metadata, "config": {}}).encode()
+
+
+@pytest.mark.parametrize(
+    ("place", "value"),
+    [
+        (("schemas", 0, "fields", 0, "type", "element"), None),
+        (("current-version-id",), 5),
+        (("properties",), None),
+    ],
+    ids=["a list of nothing", "no current version", "properties that are none"],
+)
+def test_an_answer_that_is_half_a_view_is_one_error(place: Sequence[str | int], value: object) -> None:
+    with Odd(view(place, value)) as server:
+        catalog = EncryptedRestCatalog("odd", uri=server.uri)
+        with pytest.raises(FormatError, match=r"^db\.v: .* cannot be read as the metadata of a view$"):
+            catalog.load_view("db.v")
+        if place != ("current-version-id",):
+            with pytest.raises(FormatError, match="cannot be read as the metadata of a view"):
+                catalog.create_view("db.v", SCHEMA, VIEW)
 
 
 class Paged(HttpServer):

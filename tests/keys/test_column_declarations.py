@@ -223,7 +223,8 @@ def test_an_entry_that_does_not_open_is_no_declaration(rings: tuple[ColumnKeyMak
     of_another_table = sealed_under(made, ring, "pii", of_revision(9), "another")
     moved = sealed_under(made, ring, "fin", of_revision(9)).model_copy(update={"encrypted_by_id": key_under(ring, "pii").key_id})
     of_salary = sealed_under(made, ring, "pii", of_revision(9)).model_copy(update={"properties": {COLUMN_DECLARATION: str(SALARY)}})
-    found = Declarations(made, ring.with_others([of_another_table, right, moved, of_salary]), TABLE)
+    no_base64 = right.model_copy(update={"key_id": "no base64", "encrypted_key_metadata": "!!"})
+    found = Declarations(made, ring.with_others([of_another_table, right, moved, of_salary, no_base64]), TABLE)
 
     assert found.newest(SSN) == {"pii": (of_revision(1),), "fin": ()}
     assert found.newest(SALARY) == {"fin": ()}

@@ -64,6 +64,38 @@ def _moved(both: Clients, steps: Sequence[Step], forgotten: bool) -> Path:
     return path
 
 
+class ServerThatForgetsColumns(RestrictingServer):
+    """A server that answers, once it is told to, as if no column had ever been protected."""
+
+    forgets = False
+
+    def answer(self, method: str, path: str, body: bytes) -> tuple[int, dict[str, Any]]:
+        """Answer one request."""
+        status, content = super().answer(method, path, body)
+        if self.forgets and status == 200:
+            metadata = content["metadata"]
+            own = ("encryption.column", "write.")
+            metadata["properties"] = {name: value for name, value in metadata["properties"].items() if not name.startswith(own)}
+            metadata["encryption-keys"] = [each for each in metadata["encryption-keys"] if "tablecrypt." not in str(each)]
+        return status, content
+
+
+def test_what_pins_refuse_in_the_answer_to_a_commit_is_not_written_by(both: Clients, tmp_path: Path) -> None:
+    table = protected_table(both.payroll)
+    with ServerThatForgetsColumns(both.payroll) as server:
+        kms = {name: value for name, value in both.payroll.properties.items() if "kms" in name}
+        victim = loaded(server.client(**kms, **{"encryption.pins": str(tmp_path / "pins.json")}))
+        server.forgets = True
+        with pytest.raises(KeyIdChangedError, match=r"is not protected now.*The commit .* stands") as refused:
+            victim.transaction().set_properties({"owner": "payroll"}).commit_transaction()
+        with pytest.raises(KeyIdChangedError, match="is not protected now"):
+            victim.append(person(2, SSN, NOTE))
+
+    assert "\n" not in str(refused.value)
+    assert loaded(both.payroll).properties["owner"] == "payroll"
+    assert not any(SSN.encode() in found for found in opened_by_table_key(table))
+
+
 class ServerThatFailsOnce(RestrictingServer):
     """A server that fails a commit of rows, and then applies what somebody else has sent.
 

@@ -432,6 +432,19 @@ def test_what_somebody_else_put_in_is_not_declared_by_the_way(both: Clients, peo
     assert ssn(both.analyst) == [None] * 4
 
 
+@pytest.mark.parametrize("wrapped", ["!!", "AAAA"], ids=["no base64", "too few bytes"])
+def test_a_declaration_that_is_none_keeps_nobody_from_the_column(both: Clients, people: EncryptedTable, wrapped: str) -> None:
+    [under] = {each.encrypted_by_id for each in _columns_entries(people) if each.declared_field == str(SSN)}
+    junk = EncryptedKey(
+        key_id="junk", encrypted_key_metadata=wrapped, encrypted_by_id=under, properties={"tablecrypt.column-declaration": str(SSN)}
+    )
+    commit_by_hand(both.analyst, AddEncryptionKeyUpdate(key=junk))
+    assert ssn(both.payroll) == ["SSN-0001", "SSN-0002"]
+    loaded(both.payroll).append(ROWS)
+    declare(both.payroll, "column-keys", f"{COLUMN_KEY}: ssn")
+    assert ssn(both.payroll) == ["SSN-0001", "SSN-0002"] * 2
+
+
 def test_declaring_again_takes_away_what_somebody_else_put_in(both: Clients, people: EncryptedTable) -> None:
     commit_by_hand(both.analyst, SetPropertiesUpdate(updates={f"{PREFIX}.former-key-id": OTHER_COLUMN_KEY, f"{PREFIX}.since": "9"}))
     declare(both.payroll, "column-keys", f"{COLUMN_KEY}: ssn")

@@ -119,6 +119,12 @@ class GlueCatalogAdapter(GlueCatalog):
 
         return self._convert_glue_to_iceberg(self._get_glue_table(*new))
 
+    def is_rename_begun(self, from_identifier: str | Identifier, to_identifier: str | Identifier) -> bool:
+        """Whether the old entry says that the table was renamed so. NoSuchTableError where there is none."""
+        old = self.identifier_to_database_and_table(from_identifier, NoSuchTableError)
+        new = self.identifier_to_database_and_table(to_identifier)
+        return _named_by(self._get_glue_table(*old), RENAMED_TO) == new
+
     def _begin_rename(self, old: tuple[str, str], new: tuple[str, str], entry: TableTypeDef) -> None:
         try:
             self._create_glue_table(*new, _marked_input(new[1], entry, {RENAMED_FROM: ".".join(old)}))

@@ -286,10 +286,14 @@ class RestCatalogAdapter(RestCatalog):
 
     @contextmanager
     def _reading(self, what: str, is_listing: bool = True) -> Iterator[None]:
-        reading = _LISTING.set(_Listing(what) if is_listing else None)
+        listing = _Listing(what) if is_listing else None
+        reading = _LISTING.set(listing)
         try:
             yield
-        except ValidationError as error:
+        except (ValidationError, AttributeError, LookupError, TypeError) as error:
+            # Of PyIceberg's models, which take some parts for what they are not; without an answer, of the caller's arguments.
+            if not isinstance(error, ValidationError) and (listing is None or not listing.pages):
+                raise
             # Pydantic's own text, which a chained error would print, quotes the answer.
             raise FormatError(f"catalog {self.name}: the server's answer cannot be read as {what}: {type(error).__name__}") from None
         finally:

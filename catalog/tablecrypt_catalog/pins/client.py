@@ -46,7 +46,15 @@ from tablecrypt import properties
 from tablecrypt._atomic_file import atomic_file
 from tablecrypt._parsed_json import problem_of
 from tablecrypt.arguments import file_path
-from tablecrypt.errors import ConfigurationError, FormatError, MetadataRollbackError, TablecryptError
+from tablecrypt.errors import (
+    ConfigurationError,
+    FormatError,
+    KeyIdChangedError,
+    MetadataRollbackError,
+    TablecryptError,
+    TamperedFileError,
+    with_sentence,
+)
 from tablecrypt_catalog.pins.protected_columns import StoredColumn, columns_from, stored_columns
 from tablecrypt_catalog.pins.proven_heads import Proof, taken_on_trust
 from tablecrypt_catalog.pins.record import NO_MOVES, Head, Moves, TableVersion, TrustedTable, is_ahead, refuse_overtaken, table_version
@@ -109,6 +117,11 @@ class PinCheck:
         self._pins = {} if file is None else file.recall_all()
         self._before = self._pins.get(place)
 
+    @property
+    def has_pin(self) -> bool:
+        """Whether the identifier had a pin when this check began."""
+        return self._before is not None
+
     def verify(self, seen: TableVersion, proof: Proof = taken_on_trust, moved: Moves = NO_MOVES) -> TableVersion | None:
         """Hold the catalog's answer against the pin, and move the pin to what of it is proven.
 
@@ -133,13 +146,32 @@ class PinCheck:
         if not moved and _moves_nothing(self._place, self._before, seen):
             return self._before
 
-        trusted = TrustedTable(name_of(self._place), self._before).verify_update(
-            seen, _pinned_elsewhere(self._pins, self._place, seen), moved
-        )
+        trusted = self._check_update(seen, moved)
         # Outside the lock of the pin file: it reads the table's storage.
         proven = proof(self._before, seen)
 
         return trusted if proven is None else self._file.remember(self._place, self._before, proven, moved)
+
+    def check_before(self, seen: TableVersion) -> None:
+        """Hold a version against the pin before the catalog is asked to make it the table's. The pin stays as it is.
+
+        Raises:
+            KeyIdChangedError, TamperedFileError, MetadataRollbackError: as `verify`.
+        """
+        refuse_conflict(self._pins, self._place, seen)
+        self._check_update(seen, NO_MOVES)
+
+    def check_new_name(self, seen: TableVersion) -> None:
+        """Refuse the check's identifier as the new name of a table, where it has the pin of another one that speaks against this table.
+
+        Raises:
+            KeyIdChangedError, TamperedFileError, MetadataRollbackError: as `TrustedTable.verify_update`.
+        """
+        TrustedTable(name_of(self._place), self._before).verify_update(seen)
+
+    def _check_update(self, seen: TableVersion, moved: Moves) -> TableVersion | None:
+        elsewhere = _pinned_elsewhere(self._pins, self._place, seen)
+        return TrustedTable(name_of(self._place), self._before).verify_update(seen, elsewhere, moved)
 
     def accept_rollback(self, seen: TableVersion) -> TableVersion | None:
         """Move the pin to the catalog's answer, be it older than the pin, and return it; None where nothing is pinned.
@@ -160,6 +192,14 @@ class PinCheck:
             KeyIdChangedError: the identifier has a pin.
         """
         TrustedTable(".".join(self._place[1]), self._before).refuse_plaintext(found)
+
+    def check_new_key(self, table_key_id: str) -> None:
+        """Refuse the master key of a new table before there is one.
+
+        Raises:
+            KeyIdChangedError: the identifier has a pin, with another key.
+        """
+        TrustedTable(name_of(self._place), self._before).check_key_id(table_key_id)
 
     def verify_base(self, seen: TableVersion, proof: Proof = taken_on_trust) -> TableVersion | None:
         """Do as `verify` for the base of a commit, which the catalog gave before this check began.
@@ -183,6 +223,9 @@ class PinCheck:
             metadata_location: where its file is.
             metadata_hash: SHA-256 of the file's JSON where it is known; else that of the metadata as PyIceberg writes it.
             moved: what `moves_of` gives for the commit.
+
+        Raises:
+            KeyIdChangedError, TamperedFileError, MetadataRollbackError: as `TrustedTable.verify_update`. The commit stands.
         """
         if self._file is None or (self._before is not None and self._before.metadata_location == metadata_location):
             return
@@ -191,6 +234,9 @@ class PinCheck:
         digest = metadata_hash or (hashlib.sha256(metadata.model_dump_json().encode()).hexdigest() if is_pinned else None)
         try:
             self._file.remember(self._place, self._before, table_version(metadata, metadata_location, digest), moved)
+        except (KeyIdChangedError, TamperedFileError, MetadataRollbackError) as refused:
+            # A server wrote the metadata: whoever goes on with it would write by what it says, in the clear perhaps.
+            raise with_sentence(refused, "The commit that was answered so stands: nothing of it was deleted") from refused
         except (OSError, TablecryptError) as error:
             logger.warning("%s is committed, but its pin could not be moved: %s", metadata_location, error)
 

@@ -346,7 +346,7 @@ class TrustedTable:
 
         if seen.table_key_id is None:
             self.refuse_plaintext()
-        self._check_key_id(pin, seen)
+        self.check_key_id(seen.table_key_id)
         if seen.table_uuid != pin.table_uuid:
             self._check_is_new_table(pin, seen, pinned_as, moved)
             return None
@@ -367,10 +367,15 @@ class TrustedTable:
                 "If it was dropped and created again on purpose, forget its pin: catalog.forget_pin(identifier)"
             )
 
-    def _check_key_id(self, pin: TableVersion, seen: TableVersion) -> None:
-        if seen.table_key_id != pin.table_key_id:
+    def check_key_id(self, table_key_id: str | None) -> None:
+        """Rule 3 on a master key.
+
+        Raises:
+            KeyIdChangedError: the identifier is pinned with another one.
+        """
+        if self.pin is not None and table_key_id != self.pin.table_key_id:
             raise KeyIdChangedError(
-                f"{self.name}: {properties.KEY_ID.name} is {seen.table_key_id}, but was {pin.table_key_id} when the table was seen before. "
+                f"{self.name}: {properties.KEY_ID.name} is {table_key_id}, but was {self.pin.table_key_id} when the table was seen before. "
                 "If the table was created again on purpose, forget its pin: catalog.forget_pin(identifier)"
             )
 
