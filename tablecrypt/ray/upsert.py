@@ -19,7 +19,7 @@ from typing import Any, Final, Self, cast
 
 import pyarrow as pa
 import ray
-from pyiceberg.table import ALWAYS_TRUE, upsert_util
+from pyiceberg.table import ALWAYS_TRUE
 from pyroaring import BitMap64
 
 from tablecrypt.engines.access import TableAccess
@@ -34,7 +34,7 @@ from tablecrypt.errors import AuthenticationError, ConfigurationError, Tablecryp
 from tablecrypt.ray.failures import ENGINE, failure, raise_from_worker
 from tablecrypt.table.file_entries import FileEntryCodec
 from tablecrypt.table.planning import EncryptedFileScanTask
-from tablecrypt.table.row_changes import RowChange, Upsert, identifier_columns, keys_filter, marks_rows
+from tablecrypt.table.row_changes import RowChange, Upsert, has_duplicates, identifier_columns, keys_filter, marks_rows
 from tablecrypt.table.scan import EncryptedDataScan
 from tablecrypt.table.table import EncryptedTable
 
@@ -207,7 +207,7 @@ def upsert_change(table: EncryptedTable, content: UpsertContent, results: Sequen
 
 
 def _refuse_duplicates(rows: pa.Table, keys: list[str]) -> None:
-    if upsert_util.has_duplicate_rows(rows, keys):
+    if has_duplicates(rows, keys):
         raise ConfigurationError(f"the keys {', '.join(keys)} do not name one row: some occur more than once in the Dataset")
 
 

@@ -27,6 +27,7 @@ from tablecrypt.keys.nested_columns import path_through_structs
 from tablecrypt.spark.columns import batch_for_table, schema_for_table
 from tablecrypt.spark.exchange import gathered, mapped_in_arrow
 from tablecrypt.spark.shared.written_columns import quoted
+from tablecrypt.table.partitions import transformed
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -122,8 +123,8 @@ def partition_texts(rows: pa.RecordBatch, schema: Schema, spec: PartitionSpec) -
     """
     texts = []
     for field in spec.fields:
-        transform = field.transform.pyarrow_transform(schema.find_type(field.source_id))
-        texts.append(_text(transform(_source(rows, schema, field))))
+        values = transformed(_source(rows, schema, field), schema.find_type(field.source_id), field.transform)
+        texts.append(_text(values))
     return pc.binary_join_element_wise(*texts, _SEPARATOR)
 
 

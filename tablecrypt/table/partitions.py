@@ -18,7 +18,7 @@ import functools
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 from urllib.parse import quote_plus
 
 import pyarrow as pa
@@ -26,9 +26,9 @@ import pyarrow.compute as pc
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.partitioning import PartitionField, PartitionFieldValue, PartitionKey, PartitionSpec
 from pyiceberg.schema import Schema
-from pyiceberg.transforms import IdentityTransform, VoidTransform
+from pyiceberg.transforms import IdentityTransform, Transform, TruncateTransform, VoidTransform
 from pyiceberg.typedef import Record
-from pyiceberg.types import IcebergType, NestedField, TimestampType, UUIDType
+from pyiceberg.types import BinaryType, IcebergType, NestedField, TimestampType, UUIDType
 
 from tablecrypt.errors import ConfigurationError, FormatError
 from tablecrypt.keys.nested_columns import path_through_structs
@@ -37,6 +37,7 @@ from tablecrypt.table.filters import is_nano
 _BITS: Final = {pa.float32(): pa.int32(), pa.float64(): pa.int64(), pa.date32(): pa.int32()}
 _TAKEN_BYTES: Final = 256 * 1024 * 1024
 """Arrow memory of the rows that are copied together, about; a partition that has more is copied alone."""
+_Values: TypeAlias = pa.Array | pa.ChunkedArray
 _SMALL: Final = {pa.large_string(): pa.string(), pa.large_binary(): pa.binary()}
 
 
@@ -138,15 +139,26 @@ def _partition_values(field: PartitionField, schema: Schema, rows: pa.Table) -> 
 
     source_type = schema.find_type(field.source_id)
     source = _as_typed(_source(rows, path), source_type)
-    if is_nano(source_type) and not isinstance(field.transform, (IdentityTransform, VoidTransform)):
-        source, source_type = _microseconds(source), TimestampType()
-    values = field.transform.pyarrow_transform(source_type)(source)
+    values = transformed(source, source_type, field.transform)
     # Scans look for a null where the value is one: the row would be lost to their filters.
     if values.null_count != source.null_count and not isinstance(field.transform, VoidTransform):
         name = schema.find_column_name(field.source_id)
         raise ConfigurationError(f"a value of {name} is of a year past 262142, which no partition {field.name} has: leave such rows out")
 
     return values if isinstance(values, pa.ChunkedArray) else pa.chunked_array([values])
+
+
+def transformed(source: _Values, kind: IcebergType, transform: Transform[Any, Any]) -> _Values:
+    """Return what a transform makes of the values of a column, in Arrow's types for that.
+
+    PyIceberg's own has no hours of nanoseconds, hashes those before 1970 otherwise than Iceberg does, and cuts no large_binary.
+    """
+    if isinstance(transform, TruncateTransform) and isinstance(kind, BinaryType):
+        return pc.binary_slice(source, 0, transform.width)
+    if is_nano(kind) and not isinstance(transform, (IdentityTransform, VoidTransform)):
+        source, kind = _microseconds(source), TimestampType()
+
+    return transform.pyarrow_transform(kind)(source)
 
 
 def _source(rows: pa.Table, path: list[NestedField]) -> pa.ChunkedArray:
@@ -180,7 +192,7 @@ def _as_typed(source: pa.ChunkedArray, source_type: IcebergType) -> pa.ChunkedAr
     return source if same else source.cast(typed)
 
 
-def _microseconds(nanoseconds: pa.ChunkedArray) -> pa.ChunkedArray:
+def _microseconds(nanoseconds: _Values) -> _Values:
     """Return the microsecond that each nanosecond lies in, of which every transform but identity takes nothing more."""
     return pc.floor_temporal(nanoseconds.cast(pa.timestamp("ns")), unit="microsecond").cast(pa.timestamp("us"))
 

@@ -50,6 +50,7 @@ from pyiceberg.table.snapshots import IsolationLevel, Operation
 from pyiceberg.types import DateType, IntegerType, LongType, StringType
 from pyroaring import BitMap64
 
+from tablecrypt._arrow_types import cast_values, with_leaves
 from tablecrypt.arguments import names_of
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import ConfigurationError, FormatError, PlaintextRefusedError
@@ -199,9 +200,14 @@ def key_columns(df: pa.Table, schema: Schema, join_cols: list[str] | None) -> li
     keys = list(dict.fromkeys(names_of("join_cols", join_cols))) if join_cols is not None else identifier_columns(schema)
     if not keys:
         raise ValueError("Join columns could not be found, please set identifier-field-ids or pass in explicitly.")
-    if upsert_util.has_duplicate_rows(_groupable(df.select(keys)), keys):
+    if has_duplicates(df, keys):
         raise ValueError("Duplicate rows found in source dataset based on the key columns. No upsert executed")
     return keys
+
+
+def has_duplicates(rows: pa.Table, keys: list[str]) -> bool:
+    """Whether several rows have the same key."""
+    return upsert_util.has_duplicate_rows(_groupable(rows.select(keys)), keys)
 
 
 def identifier_columns(schema: Schema) -> list[str]:
@@ -451,17 +457,21 @@ def keys_filter(keys: pa.Table, schema: Schema, few: int = FEW_KEYS) -> BooleanE
 
 
 def _groupable(keys: pa.Table) -> pa.Table:
-    """Return keys in types that Arrow groups and filters take: uuids as their bytes, nanoseconds as whole numbers."""
-    columns = []
-    for column in keys.columns:
-        is_nanoseconds = pa.types.is_timestamp(column.type) and column.type.unit == "ns"
-        columns.append(column.cast(pa.int64()) if is_nanoseconds else comparable(column))
+    """Return keys in types that Arrow groups and filters take: uuids as their bytes, dates and times as whole numbers."""
+    columns = [comparable(_as_type(column, _numbers_of(column.type))) for column in keys.columns]
     return pa.table(columns, names=keys.column_names)
+
+
+def _numbers_of(kind: pa.DataType) -> pa.DataType:
+    """The type of the whole numbers by which dates and times are stored, of which Python does not have all; another type itself."""
+    if not pa.types.is_temporal(kind):
+        return kind
+    return pa.int32() if kind.bit_width == pa.int32().bit_width else pa.int64()
 
 
 def _ranges(name: str, values: pa.ChunkedArray) -> BooleanExpression:
     """A few ranges that hold all values. Whole numbers are parted at the greatest gaps between them."""
-    ordered = comparable(values).combine_chunks()
+    ordered = comparable(_as_type(values, _numbers_of(values.type))).combine_chunks()
     ordered = ordered.take(pc.sort_indices(ordered))
     ends = [len(ordered) - 1]
     if pa.types.is_integer(ordered.type):
@@ -486,8 +496,10 @@ def _unequal(new: pa.ChunkedArray, existing: pa.Array) -> pa.Array:
         return pa.repeat(False, len(existing))
     one = _as_type(new, existing.type).combine_chunks()
     if pa.types.is_nested(existing.type):
-        # Arrow compares no nested values.
-        return pa.array([mine != theirs for mine, theirs in zip(one.to_pylist(), existing.to_pylist(), strict=True)], pa.bool_())
+        # Arrow compares no nested values, and Python has not every date and time.
+        kind = with_leaves(existing.type, _numbers_of)
+        both = zip(cast_values(one, kind).to_pylist(), cast_values(existing, kind).to_pylist(), strict=True)
+        return pa.array([mine != theirs for mine, theirs in both], pa.bool_())
     one, other = comparable(one), comparable(existing)
     return pc.or_(pc.fill_null(pc.not_equal(one, other), False), pc.xor(one.is_null(), other.is_null()))
 

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
-from pyiceberg.transforms import IdentityTransform
-from pyiceberg.types import NestedField, StringType
+from pyiceberg.transforms import IdentityTransform, TruncateTransform
+from pyiceberg.types import BinaryType, NestedField, StringType
 
 from tablecrypt.spark.distribution import partition_texts
 
@@ -35,3 +35,12 @@ def test_rows_have_the_same_text_exactly_if_their_partitions_are_the_same(pairs:
     texts = texts_of(pairs)
     for (one, text), (other, others) in itertools.combinations(zip(pairs, texts, strict=True), 2):
         assert (text == others) == (one == other)
+
+
+def test_bytes_that_are_cut_have_the_text_of_their_partition() -> None:
+    schema = Schema(NestedField(1, "a", BinaryType()))
+    spec = PartitionSpec(PartitionField(1, 1000, TruncateTransform(2), "a_trunc"))
+    rows = pa.record_batch([pa.array([b"\xffab", b"\xffa", b"\xffb", None], pa.large_binary())], ["a"])
+    one, same, other, null = partition_texts(rows, schema, spec).to_pylist()
+    assert one == same
+    assert len({one, other, null}) == 3

@@ -30,6 +30,7 @@ from pyiceberg.transforms import (
 )
 from pyiceberg.typedef import Record
 from pyiceberg.types import (
+    BinaryType,
     DateType,
     DoubleType,
     FloatType,
@@ -117,6 +118,11 @@ def test_columns_of_a_coarser_or_narrower_type_have_the_partitions_of_the_tables
     assert groups(TimestampType(), IdentityTransform(), pa.array([-1, 1], pa.timestamp("ns"))) == {-1: [0], 0: [1]}
     assert groups(LongType(), BucketTransform(9), pa.array([34], pa.int32())) == {BucketTransform(9).transform(LongType())(34): [0]}
     assert groups(StringType(), TruncateTransform(1), pa.array(["ab", "ac"]).dictionary_encode()) == {"a": [0, 1]}
+
+
+@pytest.mark.parametrize("kind", [pa.binary(), pa.large_binary()])
+def test_bytes_are_cut_whatever_arrow_type_they_come_in(kind: pa.DataType) -> None:
+    assert groups(BinaryType(), TruncateTransform(1), pa.array([b"ab", None, b"a", b""], kind)) == {b"a": [0, 2], None: [1], b"": [3]}
 
 
 def test_values_are_those_of_a_manifest() -> None:

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import BucketTransform
-from pyiceberg.types import IcebergType, IntegerType, ListType, LongType, NestedField, StringType, StructType
+from pyiceberg.types import IcebergType, IntegerType, ListType, LongType, NestedField, StringType, StructType, TimestampType
 
 from tablecrypt.errors import ReadRestrictionError
 from tablecrypt.table.restrictions.row_filter import RestrictingFilter, referenced_ids
@@ -203,6 +203,15 @@ def applied(function: str, *arguments: object) -> dict[str, Any]:
         ("timestamp", [EARLY, LATE, None], applied("day", column(1)), "2024-07-15", [LATE]),
         ("timestamp", [EARLY, LATE, None], applied("hour", column(1)), -1, [EARLY]),
         ("timestamp_ns", [-1, 5, None], applied("year", column(1)), -1, [-1]),
+        ("timestamp_ns", [-1, 5, None], applied("hour", column(1)), -1, [-1]),
+        (
+            "timestamp_ns",
+            [-1, -1000, 5, None],
+            applied("bucket", 2**20, column(1)),
+            BucketTransform(2**20).transform(TimestampType())(-1),
+            [-1, -1000],
+        ),
+        ("binary", [b"iceberg", b"ice", None], applied("truncate", 4, column(1)), b"iceb".hex(), [b"iceberg"]),
         ("long", [17, 25, None], applied("truncate", 10, column(1)), 20, [25]),
         ("string", ["iceberg", "ice", None], applied("truncate", {"type": "literal", "value": 4}, column(1)), "iceb", ["iceberg"]),
         (

@@ -39,6 +39,7 @@ from pyiceberg.types import DoubleType, FloatType, IcebergType, IntegerType, Lon
 
 from tablecrypt.errors import ReadRestrictionError
 from tablecrypt.keys.nested_columns import path_through_structs
+from tablecrypt.table.partitions import transformed
 from tablecrypt.table.restrictions.json_values import primitive_type, value_in_json
 
 Rows: TypeAlias = Callable[[pa.RecordBatch], Any]
@@ -227,10 +228,10 @@ class RestrictingFilter:
 
         kind: IcebergType = transform.result_type(source.kind)
         typed = schema_to_pyarrow(kind)
-        apply = transform.pyarrow_transform(source.kind)
+        source_kind = source.kind
 
         def values(rows: pa.RecordBatch) -> pa.Array:
-            return _comparable(apply(source.rows(rows)).cast(typed))
+            return _comparable(transformed(source.rows(rows), source_kind, transform).cast(typed))
 
         return _Operand(kind, values)
 
