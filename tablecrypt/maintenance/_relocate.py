@@ -157,14 +157,16 @@ def relocate(
     # Before anything is written: in the folder of another table, each would take the other's files for orphans.
     copying.check_place_is_free()
     files = copying.find(manifests_below)
+    # metadata.json is written last: if it is there, so is everything below it.
+    is_complete = copying.is_complete()
+    if not is_complete:
+        # Asked now, so that a refusal comes before the copying and not after it, and a dry run shows it.
+        copying.target.manager.check_usable(KeyRing())
     if dry_run:
         return copying.result(files, register_as=None, dry_run=True)
-    # metadata.json is written last: if it is there, so is everything below it.
-    if copying.is_complete():
+    if is_complete:
         return copying.result(files, copying.register(register_as), found=len(files))
 
-    # Asked now, so that a refusal comes before the copying and not after it.
-    copying.target.manager.check_usable(KeyRing())
     runner = runner_or_threads(runner, workers)
     found = copying.copy_files(files, runner, not trust_lengths, progress)
     new_deletes = copying.rewrite_deletes(files, runner, progress)

@@ -138,9 +138,10 @@ def test_another_master_key_opens_the_copy_and_the_old_one_does_not(table: Table
     assert aws.kms.decrypt(KeyId=key_id, CiphertextBlob=keks(copy)[0].wrapped_bytes())["Plaintext"]
 
 
-def test_a_master_key_that_the_kms_refuses_is_found_out_before_a_file_is_copied(table: Table, place: str) -> None:
+@pytest.mark.parametrize("dry_run", [False, True])
+def test_a_master_key_that_the_kms_refuses_is_found_out_before_a_file_is_copied(table: Table, place: str, dry_run: bool) -> None:
     with pytest.raises((KeyNotFoundError, KmsError)):
-        relocate(table, place, key_id="alias/nobody")
+        relocate(table, place, key_id="alias/nobody", dry_run=dry_run)
     assert not path_of(place).exists()
 
 
