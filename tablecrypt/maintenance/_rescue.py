@@ -277,6 +277,8 @@ def _given(table: EncryptedTable, location: str) -> OlderMetadata:
     source = read_older(table, location, is_given=True)
     if source is None:
         raise ConfigurationError(f"{location} is not there, or is not metadata of {name_of(table)}")
+    if source.parsed is None:
+        raise ConfigurationError(f"{location} is not metadata of {name_of(table)}: {source.problem}")
     return source
 
 
