@@ -252,3 +252,16 @@ def test_one_person_is_erased_with_a_certificate(command: Command, table: Table,
         assert failed.code == 2 and len(failed.stderr.splitlines()) == 1
     other = command.run("erase", "db.rows", "--where", "id = 6", "--yes", "--certificate", str(tmp_path / "erased.txt"))
     assert other.code == 2 and ".html" in other.stderr
+
+
+def test_a_dry_run_of_an_erasure_says_what_it_could_not_search(command: Command, table: Table) -> None:
+    left = folder_of(table) / "data" / "left.parquet"
+    left.write_bytes(b"left over")
+    said = f"not searched: file://{left}: a file that no snapshot names"
+
+    foretold = command.run("erase", "db.rows", "--where", "id = 5", "--dry-run")
+    done = command.run("erase", "db.rows", "--where", "id = 5", "--yes")
+
+    assert (foretold.code, done.code) == (0, 1)
+    assert said in done.stdout
+    assert said in foretold.stdout
