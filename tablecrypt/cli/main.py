@@ -15,6 +15,7 @@ traceback is shown, and the exit code is 2 as well, so that nobody takes it for 
 
 from __future__ import annotations
 
+import io
 import os
 import signal
 import sys
@@ -55,11 +56,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _open_streams() -> None:
-    """Open what the process was started without, so that no file that is opened later is written to in its place."""
+    """Open what the process was started without, so that no file that is opened later is written to in its place.
+
+    A character that the encoding of stdout has not, as in the name of a table, is printed as its number, as it is on stderr.
+    """
     if sys.stdout is None:
         sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115  open until the process ends
     if sys.stderr is None:
         sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115  open until the process ends
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 @contextmanager

@@ -215,6 +215,16 @@ def _moment(context: click.Context, parameter: click.Parameter, value: str | Non
     if value is None:
         return None
 
+    named, now = _moment_named(context, parameter, value), dt.datetime.now(dt.UTC)
+    # A year that is misspelt would take files that a write under way has just written.
+    if named > now:
+        at = now.isoformat(timespec="minutes").removesuffix("+00:00")
+        raise click.BadParameter(f"{value!r} is in the future: name a moment before {at} (UTC), or an age such as 30d", context, parameter)
+    return named
+
+
+def _moment_named(context: click.Context, parameter: click.Parameter, value: str) -> dt.datetime:
+
     units = {"d": "days", "h": "hours"}
     try:
         if value[-1:] in units and value[:-1].isdecimal():

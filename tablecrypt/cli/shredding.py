@@ -54,6 +54,9 @@ def _print(erased: Erased) -> None:
     if erased.dry_run:
         for location, reason in erased.refused.items():
             say(f"cannot be deleted: {location} {reason}")
+        # What the erasure itself would end with, and exit code 1.
+        for line in (*_not_searched(erased), *_hidden(erased)):
+            say(line)
         say("nothing was changed")
         return
 
@@ -81,15 +84,24 @@ def _searched(erased: Erased) -> str:
 
 
 def _left(erased: Erased) -> Iterator[str]:
-    for what, locations in (
-        ("still there", erased.remaining),
-        ("not searched", erased.not_searched),
-        ("refused", erased.refused),
-        ("not deleted", erased.failed),
-    ):
+    for location, reason in erased.remaining.items():
+        yield f"still there: {location}: {reason}"
+    yield from _not_searched(erased)
+    for what, locations in (("refused", erased.refused), ("not deleted", erased.failed)):
         for location, reason in locations.items():
             yield f"{what}: {location}: {reason}"
+    yield from _hidden(erased)
 
+
+def _not_searched(erased: Erased) -> Iterator[str]:
+    # A dry run looks at files too that would be deleted.
+    gone = frozenset(erased.deleted)
+    for location, reason in erased.not_searched.items():
+        if location not in gone:
+            yield f"not searched: {location}: {reason}"
+
+
+def _hidden(erased: Erased) -> Iterator[str]:
     for column in erased.hidden_columns:
         yield (
             f"hidden column {column.column}: values of {counted(column.rows, 'row', 'rows')} in {counted(column.files, 'file', 'files')} "

@@ -58,6 +58,7 @@ from tablecrypt.maintenance.operation import (
     no_progress,
     require_encrypted,
 )
+from tablecrypt.maintenance.reachable import reachable_files
 from tablecrypt.maintenance.runner import FileDone, FileWork, Runner, runner_or_threads
 from tablecrypt.manifests.avro_columns import Mask
 from tablecrypt.manifests.entries import Column, Entries
@@ -147,7 +148,8 @@ def reencrypt(
         workers: how many files at once, without `runner`.
 
     Raises:
-        ConfigurationError: an argument that does not fit, or a table that is not encrypted; or a file in which another engine seems to have
+        ConfigurationError: an argument that does not fit, or one of `files` that is none of the table's; a table that is not encrypted;
+            or a file in which another engine seems to have
             stored masks of a protected column as its values. Nothing is written then.
         ColumnKeyDeniedError: a file's protected columns are not as the properties declare, and this user may not use a key that changing
             them takes. Nothing is written then.
@@ -166,14 +168,14 @@ def reencrypt(
     check_branch(table, branch)
     condition = checked_condition(table, where)
 
-    among = _among(table, files, shared_with)
-    run = _Reencryption(table, branch, condition, older_than, among, data_key_length, out_of_line, runner, progress)
+    named = None if files is None else frozenset(names_of("files", files))
+    among = _among(table, named, shared_with)
+    run = _Reencryption(table, branch, condition, older_than, among, named, data_key_length, out_of_line, runner, progress)
     return run.run(accept_masks, dry_run)
 
 
-def _among(table: EncryptedTable, files: Sequence[str] | None, shared_with: str) -> frozenset[str] | None:
+def _among(table: EncryptedTable, named: frozenset[str] | None, shared_with: str) -> frozenset[str] | None:
     """Return the locations of the files that are named, one by one or by a share; None where all are meant."""
-    named = None if files is None else frozenset(names_of("files", files))
     if not shared_with:
         return named
 
@@ -183,15 +185,36 @@ def _among(table: EncryptedTable, files: Sequence[str] | None, shared_with: str)
     raise ConfigurationError(f"{name_of(table)} has no live share {shared_with!r}; `shares` lists them")
 
 
+def _refuse_unknown(table: EncryptedTable, locations: Collection[str]) -> None:
+    """Refuse locations where no file of the table is or was: nothing would be re-encrypted, without an error.
+
+    Raises:
+        ConfigurationError: there is one.
+    """
+    if not locations:
+        return
+
+    known = reachable_files(table.metadata, table.io).files
+    for location in sorted(set(locations) - known.keys()):
+        # As a share kept it, whose files its end lists: its snapshot may have expired.
+        was_known = table.io.own_folders.reason_against(location) is None and table.io.inner.new_input(location).exists()
+        if not was_known:
+            raise ConfigurationError(
+                f"files (--file) names {location!r}, and {name_of(table)} has no such file: write its whole location, as the manifests "
+                "and audit --json have it"
+            )
+
+
 @dataclass(frozen=True)
 class _Reencryption:
-    """One run on one branch. Attributes are as the arguments of `reencrypt`."""
+    """One run on one branch. Attributes are as the arguments of `reencrypt`; of `files`, `among` is what a share named leaves of them."""
 
     table: EncryptedTable
     branch: str
     condition: FileCondition
     older_than: dt.datetime | None
     among: frozenset[str] | None
+    named: frozenset[str] | None
     data_key_length: int | None
     out_of_line: bool
     runner: Runner
@@ -200,6 +223,7 @@ class _Reencryption:
     def run(self, accept_masks: bool, dry_run: bool) -> Reencrypted:
         """Take the steps in their order: what refuses comes before what writes, and forgetting, which refreshes the table, last."""
         plan = _planned(self.table, self.condition, self.older_than, self.branch, self.among)
+        _refuse_unknown(self.table, (self.named or frozenset()) - plan.files.keys())
         files = self._files(plan)
         changed = [location for location in plan.files if not files.conforms(location)]
         if self.out_of_line:

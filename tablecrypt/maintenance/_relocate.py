@@ -140,8 +140,8 @@ def relocate(
         PlaintextRefusedError: a file of the table is plaintext: nothing is copied.
         TamperedFileError: a manifest or delete file does not authenticate, or a data file has not the length that its manifest says.
         KmsError: the KMS refused the table's master key or the copy's.
-        TableAlreadyExistsError: another table is registered under the name, or a copy of another state or under another master key; the
-            copy is complete nevertheless.
+        TableAlreadyExistsError: another table is registered under the name, and nothing was copied; or a copy of another state or under
+            another master key, or another table since, and the copy is complete nevertheless.
     """
     source = reload(table)
     # A copy would hold every row and value, past what the server restricts.
@@ -151,20 +151,24 @@ def relocate(
     # As an unset variable leaves it: the copy would be under the table's key, which it may have been made to get away from.
     if key_id is not None and not key_id.strip():
         raise ConfigurationError("key_id is blank: name the copy's master key, or leave it out for the table's own")
-    copying = _Copying(source, location.rstrip("/"), key_id, not current_only)
     if register_as is not None:
         check_new_name(table.catalog, register_as)
+    copying = _Copying(source, location.rstrip("/"), key_id, not current_only)
     # Before anything is written: in the folder of another table, each would take the other's files for orphans.
     copying.check_place_is_free()
+    if register_as is not None:
+        copying.check_name_is_free(register_as)
     files = copying.find(manifests_below)
+    # metadata.json is written last: if it is there, so is everything below it.
+    is_complete = copying.is_complete()
+    if not is_complete:
+        # Asked now, so that a refusal comes before the copying and not after it, and a dry run shows it.
+        copying.target.manager.check_usable(KeyRing())
     if dry_run:
         return copying.result(files, register_as=None, dry_run=True)
-    # metadata.json is written last: if it is there, so is everything below it.
-    if copying.is_complete():
+    if is_complete:
         return copying.result(files, copying.register(register_as), found=len(files))
 
-    # Asked now, so that a refusal comes before the copying and not after it.
-    copying.target.manager.check_usable(KeyRing())
     runner = runner_or_threads(runner, workers)
     found = copying.copy_files(files, runner, not trust_lengths, progress)
     new_deletes = copying.rewrite_deletes(files, runner, progress)
@@ -236,6 +240,12 @@ class _Copying:
         for location, found in tables_at(self.source.inner, self.paths.new):
             if found != self.identity.table_uuid:
                 raise ConfigurationError(f"{self.paths.new} holds another table already (table-uuid {found} in {location})")
+
+    def check_name_is_free(self, name: str) -> None:
+        """Refuse the name of another table, before anything is copied that could not be registered. Earlier copies may have it."""
+        catalog = self.table.catalog
+        if catalog.table_exists(name) and catalog.load_table(name).metadata.table_uuid != self.identity.table_uuid:
+            raise TableAlreadyExistsError(f"{name} is another table: choose another name for the copy (register_as, --as), or drop {name}")
 
     def copy_files(self, files: list[ReachableFile], runner: Runner, compare_content: bool, progress: ProgressListener) -> int:
         """Copy what is copied byte for byte; return how many files were there."""

@@ -269,12 +269,17 @@ class _Opener:
 
 
 def _sources(table: EncryptedTable, given: list[str]) -> Iterator[OlderMetadata]:
-    for location in given:
-        source = read_older(table, location, is_given=True)
-        if source is None:
-            raise ConfigurationError(f"{location} is not there, or is not metadata of {name_of(table)}")
-        yield source
-    yield from older_metadata(table)
+    # Read at once: one that is misspelt is refused also where the table lacks no key, or the others hold all that it lacks.
+    return chain([_given(table, location) for location in given], older_metadata(table))
+
+
+def _given(table: EncryptedTable, location: str) -> OlderMetadata:
+    source = read_older(table, location, is_given=True)
+    if source is None:
+        raise ConfigurationError(f"{location} is not there, or is not metadata of {name_of(table)}")
+    if source.parsed is None:
+        raise ConfigurationError(f"{location} is not metadata of {name_of(table)}: {source.problem}")
+    return source
 
 
 def _refuse_to_lose(table: EncryptedTable, lost: list[EncryptedSnapshot], expire_lost: bool) -> None:

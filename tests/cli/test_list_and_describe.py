@@ -272,3 +272,16 @@ def test_on_a_terminal_that_knows_no_lock_there_is_a_star(command: Command, monk
     done = command.run_process("list")
 
     assert (done.code, done.stdout.splitlines()[1]) == (0, "*   db.people     encrypted  orders")
+
+
+@pytest.mark.parametrize("line", [("list", "empty"), ("describe", "empty.日本"), ("list", "empty", "--json")])
+def test_a_name_that_the_encoding_of_the_output_has_not_is_printed_as_its_characters_numbers(
+    catalog: EncryptedSqlCatalog, command: Command, monkeypatch: pytest.MonkeyPatch, line: tuple[str, ...]
+) -> None:
+    catalog.create_table("empty.日本", SCHEMA, properties={"encryption.key-id": "orders"})
+    monkeypatch.setenv("PYTHONIOENCODING", "latin-1")
+
+    done = command.run_process(*line)
+
+    assert (done.code, done.stderr) == (0, "")
+    assert r"empty.\u65e5\u672c" in done.stdout

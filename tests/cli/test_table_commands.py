@@ -55,7 +55,7 @@ def test_reencrypt_takes_a_filter_an_age_and_a_length(command: Command, table: T
 
     assert result_of(command.run(*arguments))["data_files"] == 2
     assert result_of(command.run(*arguments, "--older-than", "1d"))["data_files"] == 0
-    assert result_of(command.run(*arguments, "--older-than", "2999-01-01"))["data_files"] == 2
+    assert result_of(command.run(*arguments, "--older-than", "0d"))["data_files"] == 2
 
 
 def test_unshare_asks_about_no_share_that_the_table_does_not_have(command: Command, table: Table) -> None:
@@ -143,11 +143,11 @@ def test_orphans_lists_asks_and_removes(command: Command, table: Table) -> None:
     left = folder_of(table) / "data" / "left.parquet"
     left.write_bytes(b"left over")
 
-    found = command.run("orphans", "db.rows", "--older-than", "2999-01-01", "--dry-run")
+    found = command.run("orphans", "db.rows", "--older-than", "0d", "--dry-run")
     assert (found.code, str(left) in found.stdout, left.exists()) == (0, True, True)
-    refused = command.run("orphans", "db.rows", "--older-than", "2999-01-01")
+    refused = command.run("orphans", "db.rows", "--older-than", "0d")
     assert (refused.code, "--yes" in refused.stderr, left.exists()) == (2, True, True)
-    done = command.run("orphans", "db.rows", "--older-than", "2999-01-01", "--yes", "--json", "--progress")
+    done = command.run("orphans", "db.rows", "--older-than", "0d", "--yes", "--json", "--progress")
     removed = result_of(done)
     assert (removed["deleted"], removed["dry_run"]) == ([f"file://{left}"], False)
     assert done.stderr.splitlines()[-1].startswith("remove_orphan_files: 1 of 1 files")
@@ -159,10 +159,10 @@ def test_on_a_terminal_the_answer_decides(command: Command, table: Table) -> Non
     left = folder_of(table) / "data" / "left.parquet"
     left.write_bytes(b"left over")
 
-    code, shown = command.run_terminal("orphans", "db.rows", "--older-than", "2999-01-01", answer="n\n")
+    code, shown = command.run_terminal("orphans", "db.rows", "--older-than", "0d", answer="n\n")
     assert (code, left.exists()) == (2, True)
     assert shown.endswith("nothing was done\r\n")
-    code, shown = command.run_terminal("orphans", "db.rows", "--older-than", "2999-01-01", answer="y\n")
+    code, shown = command.run_terminal("orphans", "db.rows", "--older-than", "0d", answer="y\n")
     assert (code, left.exists()) == (0, False)
 
 
@@ -252,3 +252,16 @@ def test_one_person_is_erased_with_a_certificate(command: Command, table: Table,
         assert failed.code == 2 and len(failed.stderr.splitlines()) == 1
     other = command.run("erase", "db.rows", "--where", "id = 6", "--yes", "--certificate", str(tmp_path / "erased.txt"))
     assert other.code == 2 and ".html" in other.stderr
+
+
+def test_a_dry_run_of_an_erasure_says_what_it_could_not_search(command: Command, table: Table) -> None:
+    left = folder_of(table) / "data" / "left.parquet"
+    left.write_bytes(b"left over")
+    said = f"not searched: file://{left}: a file that no snapshot names"
+
+    foretold = command.run("erase", "db.rows", "--where", "id = 5", "--dry-run")
+    done = command.run("erase", "db.rows", "--where", "id = 5", "--yes")
+
+    assert (foretold.code, done.code) == (0, 1)
+    assert said in done.stdout
+    assert said in foretold.stdout

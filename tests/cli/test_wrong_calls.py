@@ -244,6 +244,10 @@ CALLS: Final[list[tuple[tuple[str, ...], str]]] = [
         )
         for age in ("30days", "99999999999d", "\u00b2d", "30x", "2023-02-30", "yesterday")
     ),
+    *(
+        ((*PROD, command, "db.orders", "--older-than", "2999-01-01", "--dry-run"), "'2999-01-01' is in the future: name a moment before 20")
+        for command in ("reencrypt", "orphans")
+    ),
     ((*PROD, "relocate", "db.orders", "copy"), "'copy' is not a location for a table: write a complete one, such as s3://bucket/folder"),
     ((*PROD, "migrate", "db.orders", "--key-id", "order"), "db.orders is encrypted already, under orders"),
     # keys

@@ -136,11 +136,12 @@ def test_properties_that_a_table_which_is_there_has_not_are_refused(catalog_of_b
     [
         ({"location": "file:///elsewhere"}, "says where a new table goes, which into"),
         ({"properties": {"encryption.key-id": "alias/other"}}, "name another encryption.key-id than"),
+        ({"into": "db.new", "drop_refs": True}, r"^drop_refs \(--drop-refs\) is for a migration in place: with into \(--into\) the plain"),
+        ({"into": "db.new", "delete_below": ["file:///elsewhere"]}, r"^delete_below \(--delete-below\) is for a migration in place"),
+        ({"into": "db.new", "drop_refs": True, "dry_run": True}, r"^drop_refs \(--drop-refs\) is for a migration in place"),
     ],
 )
-def test_what_would_be_ignored_in_place_is_refused_before_anything_changes(
-    catalog_of_both: Catalog, options: dict[str, Any], said: str
-) -> None:
+def test_what_would_be_ignored_is_refused_before_anything_changes(catalog_of_both: Catalog, options: dict[str, Any], said: str) -> None:
     plain = plain_table(catalog_of_both)
     before = stored(plain)
 
@@ -210,8 +211,10 @@ def test_branches_and_tags_have_to_be_given_up(catalog: Catalog) -> None:
 def test_a_key_that_the_kms_refuses_stops_it_before_anything_is_written(catalog: Catalog) -> None:
     plain = plain_table(catalog)
     before = stored(plain)
-    with pytest.raises(KeyNotFoundError):
-        migrate(plain, "alias/nobody-has-this")
+    options: tuple[dict[str, Any], ...] = ({}, {"dry_run": True}, {"dry_run": True, "into": "db.new"})
+    for each in options:
+        with pytest.raises(KeyNotFoundError):
+            migrate(plain, "alias/nobody-has-this", **each)
     assert stored(plain) == before
     migrate(plain, MASTER_KEY)
 

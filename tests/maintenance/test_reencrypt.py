@@ -130,6 +130,18 @@ def test_a_list_of_no_files_means_none_of_them(table: Table) -> None:
     assert reencrypt(table, files=before[:1]).data_files == 1
 
 
+@pytest.mark.parametrize("dry_run", [False, True])
+def test_a_file_that_is_none_of_the_tables_is_refused_and_one_that_was_is_not(table: Table, dry_run: bool) -> None:
+    first, *others = sorted(data_files(table))
+    for wrong in (f"{first}x", first.rpartition("/")[2], f"{first.partition('/data/')[0]}/../other/data/a.parquet"):
+        with pytest.raises(ConfigurationError, match=r"^files \(--file\) names '.*', and db\.rows has no such file: write"):
+            reencrypt(table, files=[first, wrong], dry_run=dry_run)
+    assert sorted(data_files(table)) == [first, *others]
+
+    assert reencrypt(table, files=[first]).data_files == 1
+    assert reencrypt(table, files=[first, others[0]], dry_run=dry_run).data_files == 1
+
+
 def test_progress_grows_from_nothing_to_all(table: Table) -> None:
     heard: list[Progress] = []
     result = reencrypt(table, progress=heard.append)

@@ -138,9 +138,10 @@ def test_another_master_key_opens_the_copy_and_the_old_one_does_not(table: Table
     assert aws.kms.decrypt(KeyId=key_id, CiphertextBlob=keks(copy)[0].wrapped_bytes())["Plaintext"]
 
 
-def test_a_master_key_that_the_kms_refuses_is_found_out_before_a_file_is_copied(table: Table, place: str) -> None:
+@pytest.mark.parametrize("dry_run", [False, True])
+def test_a_master_key_that_the_kms_refuses_is_found_out_before_a_file_is_copied(table: Table, place: str, dry_run: bool) -> None:
     with pytest.raises((KeyNotFoundError, KmsError)):
-        relocate(table, place, key_id="alias/nobody")
+        relocate(table, place, key_id="alias/nobody", dry_run=dry_run)
     assert not path_of(place).exists()
 
 
@@ -364,10 +365,12 @@ def test_a_place_with_another_table_and_one_inside_the_table_are_refused(table: 
     assert len(state(other)) == 4
 
 
-def test_a_name_that_another_table_has_is_refused_and_the_copy_stands(table: Table, place: str) -> None:
+@pytest.mark.parametrize("dry_run", [False, True])
+def test_a_name_that_another_table_has_is_refused_before_a_file_is_copied(table: Table, place: str, dry_run: bool) -> None:
     table_with_history(table.catalog, "db.other")
-    with pytest.raises(TableAlreadyExistsError):
-        relocate(table, place, register_as="db.other")
+    with pytest.raises(TableAlreadyExistsError, match=r"^db\.other is another table: choose another name for the copy"):
+        relocate(table, place, register_as="db.other", dry_run=dry_run)
+    assert not path_of(place).exists()
     assert relocate(table, place, register_as="db.copy").registered_as == "db.copy"
 
 

@@ -264,6 +264,24 @@ def test_a_table_that_has_lost_nothing_is_left_alone(table: Table) -> None:
     assert table.refresh().metadata_location == location
 
 
+@pytest.mark.parametrize("dry_run", [False, True])
+def test_a_given_file_that_is_not_there_is_refused_also_where_nothing_is_lost(table: Table, dry_run: bool) -> None:
+    location = f"{table.location()}/metadata/00041-typo.metadata.json"
+    with pytest.raises(ConfigurationError, match=r"00041-typo\.metadata\.json is not there, or is not metadata of db\.t"):
+        rescue(table, metadata=[table.metadata_location, location], dry_run=dry_run)
+
+
+@pytest.mark.parametrize("loses", [without_keks, list])
+def test_a_given_file_that_is_no_metadata_is_refused(table: Table, tmp_path: Path, loses: Change) -> None:
+    table = rewritten(table, loses)
+    half = tmp_path / "half.metadata.json"
+    half.write_bytes(metadata_path(table).read_bytes()[:300])
+    with pytest.raises(
+        ConfigurationError, match=r"half\.metadata\.json is not metadata of db\.t: FormatError: not readable as table metadata$"
+    ):
+        rescue(table, metadata=half.as_uri())
+
+
 def test_no_commit_leaves_a_snapshot_without_its_key_in_any_kind_of_catalog(aws: AwsServer, tmp_path: Path) -> None:
     """The rule stands below the catalogs: it is asked of what a commit would write, whoever staged it."""
     for catalog in (memory_catalog(tmp_path / "memory"), encrypted_sql_catalog(tmp_path, aws)):

@@ -431,11 +431,14 @@ def test_a_place_inside_the_table_is_refused(table: EncryptedTable, partner: Par
         share(table, partner.key_id, f"{table.location()}{inside}", NORTH)
 
 
-def test_the_tables_own_key_and_an_unknown_one_are_refused_and_leave_nothing(table: EncryptedTable, partner: Partner) -> None:
+@pytest.mark.parametrize("dry_run", [False, True])
+def test_the_tables_own_key_and_an_unknown_one_are_refused_and_leave_nothing(
+    table: EncryptedTable, partner: Partner, dry_run: bool
+) -> None:
     with pytest.raises(ConfigurationError, match=r"is the master key of db\.t itself"):
-        share(table, "alias/orders", partner.location, NORTH)
+        share(table, "alias/orders", partner.location, NORTH, dry_run=dry_run)
     with pytest.raises(KeyNotFoundError):
-        share(table, "alias/nobody", partner.location, NORTH)
+        share(table, "alias/nobody", partner.location, NORTH, dry_run=dry_run)
     assert live_shares(table.refresh()) == []
     assert not path_of(partner.location).exists()
 

@@ -98,7 +98,7 @@ KEEPS: Final[dict[str, Operation]] = {
     "write_evidence": lambda table: m.write_evidence(m.audit(table), folder_of(table).parent / "evidence.zip"),
 }
 COMMANDS_THAT_DELETE: Final = (
-    ("orphans", "db.t", "--older-than", "2100-01-01", "--yes"),
+    ("orphans", "db.t", "--older-than", "0d", "--yes"),
     ("erase", "db.t", "--where", "id = 5", "--yes"),
     ("shred", "db.t", "--whole-table", "db.t", "--yes"),
     ("shred", "db.t", "--column", "note", "--yes"),

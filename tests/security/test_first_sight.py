@@ -166,7 +166,7 @@ def test_the_command_says_how_to_name_the_folder(catalog: EncryptedSqlCatalog, t
     elsewhere = f"file://{payroll.parent}"
     first_seen(catalog, table, lambda metadata: metadata.update(location=elsewhere))
     command = Command.of(catalog)
-    orphans = ("orphans", "db.t", "--older-than", "2999-01-01", "--yes")
+    orphans = ("orphans", "db.t", "--older-than", "0d", "--yes")
     refused = command.run(*orphans)
     assert refused.code != 0
     assert f"--delete-below '{elsewhere}'" in refused.stderr

@@ -116,11 +116,13 @@ class Migration:
         return uuid.uuid5(_NAMESPACE, f"{plain.metadata.table_uuid} {plain.metadata.current_snapshot_id} {location}")
 
     def check(self) -> None:
-        """Check what the ends of ORC files say, as a run does before it reads their rows.
+        """Check the key, and what the ends of ORC files say, as a run does before it reads their rows.
 
         Raises:
             ConfigurationError, FormatError: a run would refuse a file.
+            KmsError: the KMS refused the key.
         """
+        self._io.manager.check_usable(self._metadata.key_ring)
         for file in (entry.data_file for manifest in self._manifests for entry in manifest.entries):
             if file.content == DataFileContent.POSITION_DELETES:
                 _check_has_no_masks(self._plain.io, file)

@@ -123,8 +123,8 @@ def migrate(
     Raises:
         ConfigurationError: the catalog cannot hold encrypted tables, the table is encrypted under another key, or without one of
             `properties`, or has branches or tags; `properties` name another key; `into` or `location` cannot be a table's, or
-            there is a `location` and no `into`; an ORC file has encrypted columns; or plaintext is to be deleted, and the table has
-            gc.enabled=false or nothing says that the location is the table's.
+            there is a `location` and no `into`, or `into` and what is for a migration in place; an ORC file has encrypted columns; or
+            plaintext is to be deleted, and the table has gc.enabled=false or nothing says that the location is the table's.
         TableAlreadyExistsError: there is a table of the new name, and it is not what an earlier run made of this state of the plain one.
         FormatError: a data file is not what its manifest says, or holds equality deletes in ORC, or columns of other types than the
             table; or a manifest or manifest list of the plain table cannot be read, so that no plaintext was deleted.
@@ -141,11 +141,27 @@ def migrate(
         )
     runner, encrypting = runner_or_threads(runner, workers), _encrypting(key_id, properties or {})
     if into is not None:
+        _refuse_options_in_place(drop_refs, delete_below)
         beside = location or f"{table.location().rstrip('/').rpartition('/')[0]}/{into.rpartition('.')[2]}"
         return _Beside(catalog, encrypting, dry_run, progress, runner, into, beside).run(table)
 
     with plain_tables_opened():
         return _InPlace(catalog, encrypting, dry_run, progress, runner, drop_refs, not keep_plaintext, delete_below).run(table)
+
+
+def _refuse_options_in_place(drop_refs: bool, delete_below: Sequence[str]) -> None:
+    """Refuse what would be ignored beside a new table, where the plain one stays.
+
+    Raises:
+        ConfigurationError: one of them is given.
+    """
+    given = {"drop_refs (--drop-refs)": drop_refs, "delete_below (--delete-below)": delete_below}
+    for name, value in given.items():
+        if value:
+            raise ConfigurationError(
+                f"{name} is for a migration in place: with into (--into) the plain table stays as it is, with its branches, tags and "
+                "files. Leave one of the two out"
+            )
 
 
 def _encrypting(key_id: str, properties: Mapping[str, str]) -> dict[str, str]:

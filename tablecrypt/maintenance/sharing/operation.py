@@ -135,6 +135,8 @@ def share(
     sharing.check_keys_of(plan.columns)
     check_own_manifests(fresh, (each.manifest_path for each in plan.snapshot.manifests(fresh.io)), manifests_below)
     if dry_run:
+        # Made and thrown away: a key under which nothing can be wrapped shows before anything is given away.
+        sharing.new_keys(plan)
         return sharing.result(plan, record, dry_run=True)
 
     said = record.row_filter if row_filter is None and record is not None else str(row_filter or "")
@@ -258,7 +260,7 @@ class _Sharing:
         """Make the share."""
         place = Place(self.location, self.share_uuid, uuid.uuid4())
         # Asked first, so that a key which cannot be used leaves nothing behind.
-        keys = self._new_keys(plan)
+        keys = self.new_keys(plan)
         secret = Secret(secrets.token_bytes(SHARE_SECRET_BYTES))
         remember_share(self.table, self._record(plan, place, row_filter, secret))
         return replace(self.result(plan, None), **self._write(plan, place, keys, secret))
@@ -275,7 +277,7 @@ class _Sharing:
             return self.result(plan, record)
 
         place = Place(self.location, self.share_uuid, uuid.uuid4(), self.states.next_number)
-        keys = self._new_keys(plan)
+        keys = self.new_keys(plan)
         secret = record.secret or Secret(secrets.token_bytes(SHARE_SECRET_BYTES))
         new = self._record(plan, place, row_filter, secret)
         # The states that are there name files that the new one may not.
@@ -287,7 +289,7 @@ class _Sharing:
         self._forget_former(former, remembered)
         return replace(self.result(plan, record), **written)
 
-    def _new_keys(self, plan: SharePlan) -> _Keys:
+    def new_keys(self, plan: SharePlan) -> _Keys:
         """Make the keys of one state, for the partner alone to open."""
         columns = given_deks(self.table, plan.columns, plan.tasks, plan.stored)
         maker, share = self.io.manager.columns, str(self.share_uuid)
