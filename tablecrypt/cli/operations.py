@@ -224,7 +224,6 @@ def _moment(context: click.Context, parameter: click.Parameter, value: str | Non
 
 
 def _moment_named(context: click.Context, parameter: click.Parameter, value: str) -> dt.datetime:
-
     units = {"d": "days", "h": "hours"}
     try:
         if value[-1:] in units and value[:-1].isdecimal():

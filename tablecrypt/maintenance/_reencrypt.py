@@ -149,8 +149,7 @@ def reencrypt(
 
     Raises:
         ConfigurationError: an argument that does not fit, or one of `files` that is none of the table's; a table that is not encrypted;
-            or a file in which another engine seems to have
-            stored masks of a protected column as its values. Nothing is written then.
+            or a file in which another engine seems to have stored masks of a protected column as its values. Nothing is written then.
         ColumnKeyDeniedError: a file's protected columns are not as the properties declare, and this user may not use a key that changing
             them takes. Nothing is written then.
         ShareRecordError: what the table remembers of a share cannot be read, where one is named. Nothing is written then.
