@@ -262,6 +262,12 @@ def test_what_orc_does_not_need_is_not_served(bench: Bench, method: str, path: s
     assert bench.service.respond(KmsRequest(method, _target(path, "etl"))).status == 405
 
 
+@pytest.mark.parametrize("version", ["pii", "pii@", "pii@first", "pii@0@0", "@0"])
+def test_what_cannot_be_a_key_version_is_refused(bench: Bench, version: str) -> None:
+    assert bench.get(f"keyversion/{version}").status == 400
+    assert bench.decrypt(version, bytes(16)).status == 400
+
+
 @pytest.mark.parametrize("name", ["", ".", "..", "%2e%2e", "a%2Fb", "a%00b", "a%0ab", "x" * 200, "%ff"])
 def test_what_cannot_be_a_name_is_refused(bench: Bench, name: str) -> None:
     assert bench.get(f"key/{name}/_metadata").status in {400, 405}

@@ -109,7 +109,14 @@ def test_a_key_file_is_its_owners_alone_and_shows_no_key(key_file: Path) -> None
 
 def test_files_that_are_no_such_keys_are_refused(table: EncryptedTable, partner: Partner, key_file: Path, tmp_path: Path) -> None:
     (tmp_path / "text").write_text("no key", encoding="utf-8")
-    for name, message in (("text", "is not the public file"), ("mine.key", "is not the public file"), ("absent", "cannot be read")):
+    public = json.loads((tmp_path / "mine.key.pub").read_bytes())
+    (tmp_path / "later").write_text(json.dumps(public | {"tablecrypt-share-key": 2}), encoding="utf-8")
+    (tmp_path / "cut").write_text(json.dumps(public | {"public": public["public"][4:]}), encoding="utf-8")
+    (tmp_path / "long").write_text(json.dumps(public | {"public": public["public"] + "AAAA"}), encoding="utf-8")
+
+    no_key = "is not the public file"
+    wrong = {"text": no_key, "mine.key": no_key, "later": no_key, "cut": no_key, "long": no_key, "absent": "cannot be read"}
+    for name, message in wrong.items():
         with pytest.raises(ConfigurationError, match=message):
             share(table, f"public-key:{tmp_path / name}", partner.location, NORTH)
     assert live_shares(table.refresh()) == []

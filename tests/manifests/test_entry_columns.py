@@ -17,10 +17,10 @@ from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.typedef import Record
-from pyiceberg.types import BinaryType, DecimalType, DoubleType, LongType, NestedField, StringType, UUIDType
+from pyiceberg.types import BinaryType, DecimalType, DoubleType, LongType, NestedField, StringType, StructType, UUIDType
 
 from tablecrypt.errors import FormatError, PlaintextRefusedError
-from tablecrypt.manifests.avro_columns import NULL, Bytes, Lanes
+from tablecrypt.manifests.avro_columns import NULL, Bytes, Irregular, Lanes, fields_of
 from tablecrypt.manifests.avro_container import AvroContainer
 from tablecrypt.manifests.entries import Column, decode_manifests, read_entry
 from tablecrypt.manifests.manifest_file import ENTRY_TYPES, inherit, parse_manifest
@@ -270,3 +270,13 @@ def test_entries_of_one_partition_share_it() -> None:
     assert [(spec_id, plain_value(each)[0]) for spec_id, each in partitions] == [(3, 0), (3, 1)]
     assert [plain_value(partitions[place][1])[0] for place in places] == [number % 2 for number in range(6)]
     assert found.file(0).partition is found.file(2).partition
+
+
+def test_a_data_file_that_may_be_null_is_left_to_the_strict_reader() -> None:
+    file = NestedField(2, "data_file", StructType(NestedField(100, "file_path", StringType(), required=True)))
+    is_always_there = file.model_copy(update={"required": True})
+
+    assert [field.field_id for field in fields_of(Schema(is_always_there), 2, frozenset())] == [100]
+    for other in (file, NestedField(2, "data_file", LongType(), required=True)):
+        with pytest.raises(Irregular, match="data_file is no struct that is always there"):
+            fields_of(Schema(other), 2, frozenset())
