@@ -89,6 +89,7 @@ MALFORMED = {
     "a string that is not UTF-8": (header() + varint(1) + text(varint(5) + text(b"\xff\xfe")) + SYNC, "decoded"),
     "an unknown codec": (header({"avro.schema": to_avro_json(SCHEMA, "r"), "avro.codec": "lzma"}), "lzma"),
     "no schema": (header({"avro.codec": "null"}), "no avro.schema"),
+    "a type that is not defined": (header({"avro.schema": to_avro_json(SCHEMA, "r").replace('"long"', '"other"')}), "before defining it"),
     "metadata that is not UTF-8": (header({"avro.schema": b"\xff"}), "UTF-8"),
 }
 
