@@ -12,7 +12,7 @@ from pyiceberg.manifest import UNASSIGNED_SEQ, ManifestContent, ManifestFile, Pa
 
 from tablecrypt.errors import ConfigurationError, FormatError, PlaintextRefusedError
 from tablecrypt.manifests import EncryptedManifestFile, ManifestList, ManifestListHeader, ManifestListWriterV3, read_manifest_list
-from tablecrypt.manifests.manifest_list import PROTECTED_COLUMNS, protected_columns_header
+from tablecrypt.manifests.manifest_list import PROTECTED_COLUMNS, SHARE_SECRET, protected_columns_header
 from tests.support.manifests import (
     SNAPSHOT_ID,
     decrypt_file,
@@ -197,6 +197,12 @@ def test_a_list_says_which_columns_are_protected_and_nothing_where_none_is(tmp_p
 def test_protected_columns_that_are_no_field_ids_are_refused(tmp_path: Path, value: str) -> None:
     with pytest.raises(FormatError, match=r"good\.avro: .*protected-columns"):
         _read_with_header(tmp_path, {PROTECTED_COLUMNS: value})
+
+
+@pytest.mark.parametrize("value", ["", "AAAA", "A" * 44, "no base64!", "A" * 42 + "é="])
+def test_what_cannot_be_the_secret_of_a_share_is_refused_without_its_text(tmp_path: Path, value: str) -> None:
+    with pytest.raises(FormatError, match=r"good\.avro: .*share-secret is none$"):
+        _read_with_header(tmp_path, {SHARE_SECRET: value})
 
 
 @pytest.mark.parametrize("key", HEADER_KEYS)
