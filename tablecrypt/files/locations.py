@@ -61,8 +61,10 @@ def location_of_new_table(location: str) -> str:
     A path with a ? or # stays without a scheme: PyIceberg would cut it off there behind one.
 
     Raises:
-        ConfigurationError: it begins with file: and PyIceberg would put the files elsewhere.
+        ConfigurationError: PyIceberg would put the files elsewhere.
     """
+    if re.search("[\t\r\n]", location):
+        raise ConfigurationError(f"{location!r}: PyIceberg passes over tabs and line breaks in a location: choose one without them")
     if is_path(location):
         path = os.path.abspath(location)
         return path if re.search("[?#]", path) else f"file://{path}"

@@ -38,6 +38,9 @@ def test_a_location_with_a_scheme_stays(location: str) -> None:
 @pytest.mark.parametrize(
     ("location", "told"),
     [
+        ("/data/w\th", "tabs and line breaks"),
+        ("file:///data/w\nh", "tabs and line breaks"),
+        ("s3://bucket/w\rh", "tabs and line breaks"),
         ("file://data/wh", "'data' would be a host"),
         ("file:data/wh", "'data' would be a host"),
         ("file:///data/a#b", "PyIceberg ends the path"),
