@@ -50,7 +50,7 @@ from pyiceberg.table.snapshots import IsolationLevel, Operation
 from pyiceberg.types import DateType, IntegerType, LongType, StringType
 from pyroaring import BitMap64
 
-from tablecrypt._arrow_types import cast_values, with_leaves
+from tablecrypt._arrow_types import cast_values, stored_as, with_leaves
 from tablecrypt.arguments import names_of
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import ConfigurationError, FormatError, PlaintextRefusedError
@@ -458,20 +458,13 @@ def keys_filter(keys: pa.Table, schema: Schema, few: int = FEW_KEYS) -> BooleanE
 
 def _groupable(keys: pa.Table) -> pa.Table:
     """Return keys in types that Arrow groups and filters take: uuids as their bytes, dates and times as whole numbers."""
-    columns = [comparable(_as_type(column, _numbers_of(column.type))) for column in keys.columns]
+    columns = [comparable(_as_type(column, stored_as(column.type))) for column in keys.columns]
     return pa.table(columns, names=keys.column_names)
-
-
-def _numbers_of(kind: pa.DataType) -> pa.DataType:
-    """The type of the whole numbers by which dates and times are stored, of which Python does not have all; another type itself."""
-    if not pa.types.is_temporal(kind):
-        return kind
-    return pa.int32() if kind.bit_width == pa.int32().bit_width else pa.int64()
 
 
 def _ranges(name: str, values: pa.ChunkedArray) -> BooleanExpression:
     """A few ranges that hold all values. Whole numbers are parted at the greatest gaps between them."""
-    ordered = comparable(_as_type(values, _numbers_of(values.type))).combine_chunks()
+    ordered = comparable(_as_type(values, stored_as(values.type))).combine_chunks()
     ordered = ordered.take(pc.sort_indices(ordered))
     ends = [len(ordered) - 1]
     if pa.types.is_integer(ordered.type):
@@ -497,7 +490,7 @@ def _unequal(new: pa.ChunkedArray, existing: pa.Array) -> pa.Array:
     one = _as_type(new, existing.type).combine_chunks()
     if pa.types.is_nested(existing.type):
         # Arrow compares no nested values, and Python has not every date and time.
-        kind = with_leaves(existing.type, _numbers_of)
+        kind = with_leaves(existing.type, stored_as)
         both = zip(cast_values(one, kind).to_pylist(), cast_values(existing, kind).to_pylist(), strict=True)
         return pa.array([mine != theirs for mine, theirs in both], pa.bool_())
     one, other = comparable(one), comparable(existing)

@@ -26,6 +26,7 @@ from cryptography.hazmat.primitives.hmac import HMAC
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.schema import Schema
 
+from tablecrypt._arrow_types import stored_as
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.keys.column_keys import ProtectedColumn, constant_of
 from tablecrypt.parquet.protected.hidden_arrays import Replacement
@@ -153,13 +154,7 @@ def _constant_in(column: ProtectedColumn, schema: Schema) -> tuple[Any, pa.DataT
 
 
 def _constant(value: Any, kind: pa.DataType, field: pa.Field, values: pa.Array) -> pa.Array:
-    # A file may have the table's column in a shorter type, or in other units of time.
-    one = pa.array([value], _storage(kind)).cast(kind).cast(field.type)
+    # Iceberg's literals are whole numbers where they are dates and times. A file may have the table's column in a shorter type, or in
+    # other units of time.
+    one = pa.array([value], stored_as(kind)).cast(kind).cast(field.type)
     return one.take(pa.repeat(pa.scalar(0, pa.int64()), len(values)))
-
-
-def _storage(kind: pa.DataType) -> pa.DataType:
-    """The type that takes a literal of Iceberg's: dates, times and timestamps are whole numbers there."""
-    if pa.types.is_temporal(kind):
-        return pa.int32() if kind.bit_width == 32 else pa.int64()
-    return kind
