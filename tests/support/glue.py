@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import threading
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import requests
-from botocore.loaders import JSONFileLoader
 from pyiceberg.catalog import load_catalog
 from pyiceberg.catalog.glue import GlueCatalog
 
@@ -18,22 +16,6 @@ from tests.support.aws import REGION, AwsServer
 from tests.support.http_server import HttpServer
 
 _UPDATING: Final = threading.Lock()
-
-_read: Final = JSONFileLoader.load_file
-
-
-@functools.cache
-def _read_once(path: str) -> Any:
-    return _read(JSONFileLoader(), path)
-
-
-def _load_file(loader: JSONFileLoader, path: str) -> Any:
-    """Each session parses the descriptions that its clients need, and each catalog has its own: megabytes of JSON for Glue and for the
-    endpoints of all services, a third of what a test with Glue takes. Clients of one session share them too. Others are parsed as ever."""
-    return _read_once(path) if "/glue/" in path or path.endswith("/endpoints") else _read(loader, path)
-
-
-setattr(JSONFileLoader, "load_file", _load_file)  # noqa: B010 (mypy refuses the assignment of a method)
 
 
 def glue_properties(aws: AwsServer, bucket: str) -> dict[str, str]:
