@@ -32,7 +32,7 @@ from tablecrypt.keys.column_keys import ColumnPolicy
 from tablecrypt.keys.manager import KeySettings
 from tablecrypt.kms.resilient import AllowedKeys
 from tablecrypt.table.foreign_engines import location_provider
-from tablecrypt.table.metadata import EncryptedTableMetadata, encrypted_metadata, read_metadata_file
+from tablecrypt.table.metadata import EncryptedTableMetadata, MetadataFile, encrypted_metadata, read_metadata_file
 from tablecrypt.table.protection.declaration import declared_at_creation, declares, of_encrypted_tables_alone
 from tablecrypt.table.protection.policy import check_layout
 from tablecrypt.table.protection.tags import tagged_columns, tags_of, written_tags
@@ -325,9 +325,13 @@ class EncryptingCatalog(Catalog):
         """
         check_new_name(new)
         pin_check = self.client_pins.begin_check(new)
-        if pin_check.has_pin:
+        if pin_check.has_pin and not self.has_begun_rename(old, new):
             table = self.load_table(old)
             pin_check.check_new_name(table_version(table.metadata, table.metadata_location, None))
+
+    def has_begun_rename(self, old: str | Identifier, new: str | Identifier) -> bool:
+        """Whether an earlier rename, which did not finish, has given the table its new name already."""
+        return False
 
     def created_by_pyiceberg(self, new: NewTable) -> Table:
         """Create a table the way PyIceberg's own catalog does."""
@@ -470,12 +474,24 @@ class EncryptionMixin(EncryptingCatalog, MetastoreCatalogAdapter):
         check_registration(identifier, metadata_location)
         pin_check = self.client_pins.begin_check(identifier)
         with refusing_unreadable(identifier):
-            # With the client's own properties: those in the metadata may name a FileIO or an endpoint.
-            file = read_metadata_file(self.load_file_io({}, metadata_location).new_input(metadata_location))
-            check_metadata(self.client_properties, Catalog.identifier_to_tuple(identifier), file.parse(), metadata_location)
-            pin_check.check_before(table_version(file.parse(), file.location, file.digest))
+            self.check_registered(identifier, self.metadata_file(metadata_location), pin_check)
 
         return opened_table(self, super().register_table(identifier, metadata_location, overwrite), pin_check.verify)  # type: ignore[safe-super]
+
+    def metadata_file(self, location: str) -> MetadataFile:
+        """Read metadata that the catalog has not as a table's, or whose table is not known yet."""
+        # With the client's own properties: those in the metadata may name a FileIO or an endpoint.
+        return read_metadata_file(self.load_file_io({}, location).new_input(location))
+
+    def check_registered(self, identifier: str | Identifier, file: MetadataFile, pin_check: PinCheck) -> None:
+        """Refuse to register metadata that a load would refuse, before there is an entry: under one that no load takes, the name is lost.
+
+        Raises:
+            TablecryptError: as `check_metadata` and `PinCheck.check_before`.
+        """
+        metadata = file.parse()
+        check_metadata(self.client_properties, Catalog.identifier_to_tuple(identifier), metadata, file.location)
+        pin_check.check_before(table_version(metadata, file.location, file.digest))
 
     def rename_table(self, from_identifier: str | Identifier, to_identifier: str | Identifier) -> Table:
         """Rename a table; its pin goes with it. Raises as `check_rename` for a name that it cannot get."""

@@ -83,10 +83,9 @@ class EncryptedGlueCatalog(PinnedEntries, GlueCatalogAdapter):
         # PyIceberg adds a commit's properties to the parameters that are there: one that was removed must be named to go.
         return PinnedStagedTable(staged, staged.name(), {names.DATA_KEY_LENGTH.name: "", **pins} if current is not None else pins)
 
-    def check_rename(self, old: str | Identifier, new: str | Identifier) -> None:
-        """As `EncryptingCatalog.check_rename`. A rename that did not finish goes on: the table has its new name already."""
-        if not self.is_rename_begun(old, new):
-            super().check_rename(old, new)
+    def has_begun_rename(self, old: str | Identifier, new: str | Identifier) -> bool:
+        """As `EncryptingCatalog.has_begun_rename`. NoSuchTableError where there is no old entry."""
+        return self.is_marked_as_renamed(old, new)
 
     def parameters_of(self, database: str, name: str) -> Mapping[str, str]:
         """Return the parameters of an entry."""

@@ -10,12 +10,12 @@ from pyiceberg.catalog import MetastoreCatalog
 from pyiceberg.table import StagedTable, Table
 from pyiceberg.typedef import Identifier
 
-from tablecrypt.table.metadata import EncryptedTableMetadata, MetadataFile, read_metadata_file
+from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.table_files import folders_named
 from tablecrypt_catalog.encrypting_catalog import EncryptionMixin
 from tablecrypt_catalog.pins.hive import check_against_entry, pinned_columns, pinning_parameters, trusted_folders, unpinned_metadata
-from tablecrypt_catalog.pins.record import folders_on_first_sight, table_version
-from tablecrypt_catalog.table_encryption import UnverifiedTable, check_metadata, check_registration, is_encrypted
+from tablecrypt_catalog.pins.record import folders_on_first_sight
+from tablecrypt_catalog.table_encryption import UnverifiedTable, check_registration, is_encrypted
 
 
 class PinnedEntries(EncryptionMixin):
@@ -40,7 +40,7 @@ class PinnedEntries(EncryptionMixin):
             KeyIdChangedError: encryption.key-id or encryption.data-key-length is not the same in the entry and in the metadata.
             TamperedFileError: the metadata is not what a hash in the entry was made of.
         """
-        file = self._metadata_file(location)
+        file = self.metadata_file(location)
         metadata = file.parse()
         name = ".".join(identifier)
         # Before anything that the metadata names is opened: an attacker who writes the storage chooses what it says.
@@ -53,15 +53,13 @@ class PinnedEntries(EncryptionMixin):
     def register_table(self, identifier: str | Identifier, metadata_location: str, overwrite: bool = False) -> Table:
         """Register a table that exists already, encrypted or not, by its metadata file, and pin it if it is encrypted."""
         check_registration(identifier, metadata_location)
-        file = self._metadata_file(metadata_location)
+        file = self.metadata_file(metadata_location)
         metadata = file.parse()
         name = MetastoreCatalog.identifier_to_database_and_table(identifier)
         if overwrite or not isinstance(metadata, EncryptedTableMetadata) or not is_encrypted(name, metadata):
             return super().register_table(identifier, metadata_location, overwrite)
 
-        # Before there is an entry: with one that no load takes, the name would stay taken.
-        check_metadata(self.client_properties, name, metadata, metadata_location)
-        self.client_pins.begin_check(identifier).check_before(table_version(metadata, file.location, file.digest))
+        self.check_registered(identifier, file, self.client_pins.begin_check(identifier))
         self.check_holds_encrypted(identifier)
         io = self.load_file_io({}, metadata_location)
         staged = StagedTable(identifier=name, metadata=metadata, metadata_location=metadata_location, io=io, catalog=self)
@@ -76,7 +74,3 @@ class PinnedEntries(EncryptionMixin):
         if self.client_pins.places:
             return None
         return unpinned_metadata(self.parameters_of(*MetastoreCatalog.identifier_to_database_and_table(identifier)))
-
-    def _metadata_file(self, location: str) -> MetadataFile:
-        # With the client's own properties: those in the metadata may name a FileIO or an endpoint.
-        return read_metadata_file(self.load_file_io({}, location).new_input(location))

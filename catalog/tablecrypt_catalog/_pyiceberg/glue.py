@@ -119,7 +119,7 @@ class GlueCatalogAdapter(GlueCatalog):
 
         return self._convert_glue_to_iceberg(self._get_glue_table(*new))
 
-    def is_rename_begun(self, from_identifier: str | Identifier, to_identifier: str | Identifier) -> bool:
+    def is_marked_as_renamed(self, from_identifier: str | Identifier, to_identifier: str | Identifier) -> bool:
         """Whether the old entry says that the table was renamed so. NoSuchTableError where there is none."""
         old = self.identifier_to_database_and_table(from_identifier, NoSuchTableError)
         new = self.identifier_to_database_and_table(to_identifier)

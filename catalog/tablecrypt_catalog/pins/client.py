@@ -122,6 +122,10 @@ class PinCheck:
         """Whether the identifier had a pin when this check began."""
         return self._before is not None
 
+    @property
+    def _trusted(self) -> TrustedTable:
+        return TrustedTable(name_of(self._place), self._before)
+
     def verify(self, seen: TableVersion, proof: Proof = taken_on_trust, moved: Moves = NO_MOVES) -> TableVersion | None:
         """Hold the catalog's answer against the pin, and move the pin to what of it is proven.
 
@@ -167,11 +171,10 @@ class PinCheck:
         Raises:
             KeyIdChangedError, TamperedFileError, MetadataRollbackError: as `TrustedTable.verify_update`.
         """
-        TrustedTable(name_of(self._place), self._before).verify_update(seen)
+        self._trusted.verify_update(seen)
 
     def _check_update(self, seen: TableVersion, moved: Moves) -> TableVersion | None:
-        elsewhere = _pinned_elsewhere(self._pins, self._place, seen)
-        return TrustedTable(name_of(self._place), self._before).verify_update(seen, elsewhere, moved)
+        return self._trusted.verify_update(seen, _pinned_elsewhere(self._pins, self._place, seen), moved)
 
     def accept_rollback(self, seen: TableVersion) -> TableVersion | None:
         """Move the pin to the catalog's answer, be it older than the pin, and return it; None where nothing is pinned.
@@ -199,7 +202,7 @@ class PinCheck:
         Raises:
             KeyIdChangedError: the identifier has a pin, with another key.
         """
-        TrustedTable(name_of(self._place), self._before).check_key_id(table_key_id)
+        self._trusted.check_key_id(table_key_id)
 
     def verify_base(self, seen: TableVersion, proof: Proof = taken_on_trust) -> TableVersion | None:
         """Do as `verify` for the base of a commit, which the catalog gave before this check began.
