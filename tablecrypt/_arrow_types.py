@@ -1,7 +1,6 @@
 """Arrow types with other types in them.
 
-What one walk through structs, lists and maps makes of the types of values; their casts; arrays of nulls and of empty values; the whole
-numbers by which dates and times are stored.
+What one walk through structs, lists and maps makes of the types of values; their casts; arrays of nulls and of empty values.
 """
 
 from __future__ import annotations
@@ -85,13 +84,6 @@ def cast_rows(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """Return rows in the types of a schema whose columns are theirs, in that order."""
     columns = [cast_values(column, field.type) for column, field in zip(rows.columns, schema, strict=True)]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
-
-
-def stored_as(kind: pa.DataType) -> pa.DataType:
-    """Return the type of the whole numbers by which dates and times are stored, of which Python does not have all; another type itself."""
-    if not pa.types.is_temporal(kind):
-        return kind
-    return pa.int32() if kind.bit_width == pa.int32().bit_width else pa.int64()
 
 
 def offsets_of(array: pa.Array) -> pa.Array:

@@ -44,6 +44,7 @@ __all__ = [
     "has_nanosecond_columns",
     "parquet_writer_kwargs",
     "read_plain_deletes",
+    "stored_as",
     "stored_schema",
     "to_requested_schema",
 ]
@@ -100,6 +101,13 @@ def check_types(requested: Schema, stored: Schema, location: str) -> None:
 def has_nanosecond_columns(schema: Schema) -> bool:
     """Whether a table has timestamps in nanoseconds, at any level. Without any, those of a file are read in microseconds."""
     return any(isinstance(schema.find_type(each), (TimestampNanoType, TimestamptzNanoType)) for each in schema.field_ids)
+
+
+def stored_as(kind: pa.DataType) -> pa.DataType:
+    """Return the type of the whole numbers that dates and times are in literals, of which Python does not have all; another type itself."""
+    if not pa.types.is_temporal(kind):
+        return kind
+    return pa.int32() if kind.bit_width == pa.int32().bit_width else pa.int64()
 
 
 class PlainScan(ArrowScan):

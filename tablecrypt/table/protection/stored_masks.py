@@ -26,10 +26,10 @@ from cryptography.hazmat.primitives.hmac import HMAC
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.schema import Schema
 
-from tablecrypt._arrow_types import stored_as
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.keys.column_keys import ProtectedColumn, constant_of
 from tablecrypt.parquet.protected.hidden_arrays import Replacement
+from tablecrypt.table._pyiceberg.arrow import stored_as
 
 _REDACTED: Final = bytes.maketrans(
     (ascii_lowercase + ascii_uppercase + digits).encode(), b"x" * len(ascii_lowercase) + b"X" * len(ascii_uppercase) + b"9" * len(digits)
