@@ -37,7 +37,6 @@ logger = logging.getLogger(__name__)
 _of_keys: Final = partial(Property, scope="table", reader="tablecrypt.keys")
 _number_of_keys: Final = partial(WholeNumber, scope="table", reader="tablecrypt.keys")
 _of_columns: Final = partial(Property, scope="table", reader="tablecrypt.table")
-_of_own_catalogs: Final = partial(Property, scope="catalog", reader="tablecrypt_catalog")
 _of_kms: Final = partial(Property, scope="catalog", reader="tablecrypt.kms", to_executors=True)
 _number_of_kms: Final = partial(WholeNumber, scope="catalog", reader="tablecrypt.kms", to_executors=True)
 _of_aws: Final = partial(Name, scope="catalog", reader="tablecrypt.kms.aws", to_executors=True)
@@ -106,9 +105,11 @@ MASKED_READS: Final = Choice(
     reader="tablecrypt.table",
     choices=("mask", "error"),
 )
-PINS: Final = _of_own_catalogs(
+PINS: Final = Name(
     "encryption.pins",
     "Path of a JSON file that records what this client has seen of encrypted tables: older, edited, plaintext states are refused.",
+    scope="catalog",
+    reader="tablecrypt_catalog",
 )
 REQUIRED: Final = Switch(
     "encryption.required",

@@ -220,8 +220,8 @@ class Choice(Property):
         return "" if self._is_unset(value) else one_of(self.name, value, self.choices)
 
     def check(self, name: str, value: object) -> None:
-        """Raise ConfigurationError for a word that is none of them."""
-        if not self._is_unset(value):
+        """Raise ConfigurationError for a word that is none of them, and for None, which is what a program did not find."""
+        if value is None or not self._is_unset(value):
             one_of(name, value, self.choices)
 
     def _is_unset(self, value: object) -> bool:

@@ -155,6 +155,13 @@ def test_the_command_says_what_is_wrong(sql: dict[str, str], name: str, value: s
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.parametrize("name", ["encryption.pins", "encryption.kms-type", "encryption.masked-reads", "encryption.default-key-id"])
+def test_what_a_program_did_not_find_is_not_taken_for_a_setting_that_is_left_out(name: str) -> None:
+    properties: dict[str, Any] = {"encryption.kms-impl": denying_kms.CLASS, name: None}
+    with pytest.raises(ConfigurationError, match=f"^{name} is 'None'; it must"):
+        EncryptedInMemoryCatalog("prod", **properties)
+
+
 @pytest.mark.parametrize(("name", "advice"), MISSPELT)
 def test_the_command_takes_no_misspelt_name(sql: dict[str, str], name: str, advice: str) -> None:
     Path(sql["uri"].removeprefix("sqlite:///")).touch()
