@@ -219,8 +219,9 @@ def test_reads_go_by_options_then_the_session_then_the_table() -> None:
     of_read = ReadSettings.of(request({"splitSize": "8", "vectorization-enabled": "no"}, **session), table)
     assert (of_read.split["bytes"], of_read.split["adaptive"], of_read.is_vectorized) == (8, False, False)
     assert not ReadSettings.of(request({}, **{"aggregate-push-down.enabled": "false"}), {}).asks_manifests
-    with pytest.raises(ConfigurationError, match="locality=true is not supported"):
-        ReadSettings.of(request({"locality": "true"}), {})
+    for name, value in (("locality", "true"), ("lookback", "20"), ("batch-size", "1000")):
+        with pytest.raises(ConfigurationError, match=f"{name}={value} is not supported"):
+            ReadSettings.of(request({name: value}), {})
     with pytest.raises(ConfigurationError, match=r"encryption.masked-reads is no option of a read or write"):
         ReadSettings.of(request({"encryption.masked-reads": "error"}), {})
 

@@ -36,7 +36,8 @@ _VECTORIZED: Final = "vectorization-enabled"
 _AGGREGATES: Final = "aggregate-push-down-enabled"
 _SIZE: Final = "split-size"
 _OPEN_COST: Final = "file-open-cost"
-_UNSERVED: Final = ("locality", "async-micro-batch-planning-enabled")
+_UNSERVED_SWITCHES: Final = ("locality", "async-micro-batch-planning-enabled")
+_UNSERVED: Final = ("lookback", "batch-size", *_UNSERVED_SWITCHES)
 _OPTIONS: Final = {folded(name): name for name in (_VECTORIZED, _AGGREGATES, _SIZE, _OPEN_COST, *_UNSERVED)}
 _OF_TABLE: Final[Mapping[str, Switch]] = {_VECTORIZED: VECTORIZED_READS, ADAPTIVE_SPLITS: ADAPTIVE_READS}
 
@@ -60,8 +61,8 @@ class ReadSettings:
         # Passed over, one that is misspelt would give the rows of now in place of those of a snapshot.
         check_option_names(options, (*VERSION_OPTIONS, *_OPTIONS.values()), "the read option")
         for name in _UNSERVED:
-            # Only true is refused: "false" asks for what happens here anyway.
-            if name in options and truth(name, options[name]):
+            # Of a switch only true is refused: "false" asks for what happens here anyway.
+            if name in options and (name not in _UNSERVED_SWITCHES or truth(name, options[name])):
                 raise ConfigurationError(f"the read option {name}={options[name]} is not supported: leave it out")
         return cls(options, IcebergSettings.of(request), properties)
 
