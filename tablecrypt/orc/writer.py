@@ -153,7 +153,7 @@ class _PartWriter:
         self._shadowed = [self._orc_schema.name_of(top.id) for top in self.plan.shadowed]
         self._bloom_filters = {self._written_id(name) for name in bloom_filter_columns}
         # Without a row this runs every cast, mask and option once, so that a bad request fails here.
-        self.write(schema.empty_table())
+        self.write(pa.Table.from_batches([], schema))
 
     def write(self, rows: pa.Table) -> FileSource:
         with _translated():

@@ -203,7 +203,7 @@ def _check_filter(layout: FileLayout, schema: pa.Schema, expression: pc.Expressi
 
 def _bind(expression: pc.Expression, schema: pa.Schema) -> None:
     """An ArrowException when the expression cannot be evaluated on rows of that schema."""
-    ds.dataset(schema.empty_table()).scanner(filter=expression)
+    ds.dataset(pa.Table.from_batches([], schema)).scanner(filter=expression)
 
 
 def _has_column(schema: pa.Schema, name: str) -> bool:

@@ -571,7 +571,7 @@ class EncryptedParquetWriter:
         self._closed = False
         self._broken = False
         # Options that pyarrow refuses and keys that name no column are found here, before anything is written.
-        empty = self._plaintext(schema.empty_table(), None)
+        empty = self._plaintext(pa.Table.from_batches([], schema), None)
         encryption = FileEncryption(required_keys(keys), "the new Parquet file", random)
         self._opened = open_sink(sink)
         self._sink = self._opened.__enter__()

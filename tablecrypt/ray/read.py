@@ -92,7 +92,7 @@ def read_files(plan: ReadPlan) -> Iterator[pa.Table]:
             yield pa.Table.from_batches([batch])
         # Ray takes the schema from blocks, of which there has to be one.
         if empty:
-            yield plan.read_schema.empty_table()
+            yield pa.Table.from_batches([], plan.read_schema)
         return
     except TablecryptError as error:
         failed = failure(error)

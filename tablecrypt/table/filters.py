@@ -108,7 +108,7 @@ def check_evaluable(schema: Schema, expression: pc.Expression) -> None:
     """
     try:
         # To make a scanner is enough: that binds the expression, and runs nothing.
-        ds.dataset(schema_to_pyarrow(schema).empty_table()).scanner(columns=[], filter=expression)
+        ds.dataset(pa.Table.from_batches([], schema_to_pyarrow(schema))).scanner(columns=[], filter=expression)
     # A column whose name holds a dot is no field of a struct, for which Arrow takes it.
     except (pa.ArrowNotImplementedError, pa.ArrowInvalid) as error:
         first = str(error).partition("\n")[0]

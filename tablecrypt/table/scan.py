@@ -367,7 +367,7 @@ def _stream(scan: Scan, projected: Schema, tasks: Iterable[FileScanTask], dictio
 def _table(batches: Iterable[pa.RecordBatch], projected: Schema) -> pa.Table:
     tables = [pa.Table.from_batches([batch]) for batch in batches]
     if not tables:
-        return schema_to_pyarrow(projected, include_field_ids=False).empty_table()
+        return pa.Table.from_batches([], schema_to_pyarrow(projected, include_field_ids=False))
     # Files may hold the same column as string or large_string, which only the permissive mode puts into one.
     return pa.concat_tables(tables, promote_options="permissive")
 

@@ -163,7 +163,7 @@ class EngineRead:
 
         try:
             # Arrow binds names and types here, so a query that does not fit fails before a file is opened.
-            empty = ds.dataset(schema_to_pyarrow(self._all, include_field_ids=False).empty_table())
+            empty = ds.dataset(pa.Table.from_batches([], schema_to_pyarrow(self._all, include_field_ids=False)))
             self.schema: pa.Schema = empty.scanner(columns=columns, filter=expression).projected_schema
         except (pa.ArrowException, KeyError) as error:
             raise ConfigurationError(f"the columns or the filter do not fit the columns of the scan: {error}") from error

@@ -44,7 +44,7 @@ def scan_lazily(scan: DatasetScan) -> pl.LazyFrame:
     except ImportError as error:
         raise MissingExtraError.named("to_polars() needs Polars", "polars") from error
 
-    empty = schema_to_pyarrow(scan.projection(), include_field_ids=False).empty_table()
+    empty = pa.Table.from_batches([], schema_to_pyarrow(scan.projection(), include_field_ids=False))
     schema = pl.DataFrame(empty).schema
 
     def batches(
