@@ -78,7 +78,9 @@ from pyiceberg.types import (
     FloatType,
     IcebergType,
     IntegerType,
+    ListType,
     LongType,
+    MapType,
     TimestampNanoType,
     TimestampType,
     TimestamptzNanoType,
@@ -89,6 +91,7 @@ from pyiceberg.types import (
 from pyiceberg.utils.datetime import timestamp_to_nanos, timestamptz_to_nanos
 
 from tablecrypt.errors import ConfigurationError
+from tablecrypt.keys.nested_columns import covering, fields_by_id
 from tablecrypt.table._pyiceberg.nested_nulls import NestedIsNull, NestedNotNull, PartitionIsNull
 from tablecrypt.table.arrow_filter import arrow_filter, struct_of_default
 
@@ -118,11 +121,19 @@ def check_evaluable(schema: Schema, expression: pc.Expression) -> None:
 
 
 def pruned(schema: Schema, field_ids: set[int]) -> Schema:
-    """Return the schema with these fields alone; of a struct, those of its fields that are named too."""
+    """Return the schema with these fields alone; of a struct, those of its fields that are named too, and a list or map whole."""
     # PyIceberg visits each column that it is given, and most tables have no nested ones.
     columns = [column for column in schema.fields if column.field_id in field_ids or not column.field_type.is_primitive]
+    if not all(column.field_type.is_primitive for column in columns):
+        field_ids = _with_what_lists_hold(schema, field_ids)
     identifiers = [each for each in schema.identifier_field_ids if each in field_ids]
     return prune_columns(Schema(*columns, schema_id=schema.schema_id, identifier_field_ids=identifiers), field_ids, select_full_types=False)
+
+
+def _with_what_lists_hold(schema: Schema, field_ids: set[int]) -> set[int]:
+    # PyIceberg refuses to keep a list or map by its own field id.
+    lists = {each for each, field in fields_by_id(schema).items() if isinstance(field.field_type, (ListType, MapType))}
+    return (field_ids | covering(dict.fromkeys(field_ids & lists), schema).keys()) - lists
 
 
 class NanosecondLiteral(LongLiteral):

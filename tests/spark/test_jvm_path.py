@@ -200,12 +200,16 @@ def test_what_java_wrote_is_read_as_java_read_it(spark: SparkSession, vectors: L
         "number is null and id > 3",
         "number is not null",
         "inner.x > 30",
+        "tags is null and id < 80",
     ],
 )
 def test_filters_keep_the_same_rows(spark: SparkSession, valued: Lake, row_filter: str) -> None:
     rows = read(spark, valued, "db.values", row_filter=row_filter, path="jvm")
 
-    assert_same_rows(rows.toArrow(), valued.catalog.load_table("db.values").scan(row_filter).to_arrow())
+    scan = valued.catalog.load_table("db.values").scan(row_filter)
+    assert_same_rows(rows.toArrow(), scan.to_arrow())
+    named = read(spark, valued, "db.values", ["note"], row_filter=row_filter)
+    assert_same_rows(named.toArrow(), scan.to_arrow().select(["note"]))
 
 
 def equal(name: str, value: Any) -> BooleanExpression:

@@ -11,7 +11,18 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.expressions import EqualTo, GreaterThan, LessThanOrEqual
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
-from pyiceberg.types import DecimalType, DoubleType, FloatType, IntegerType, LongType, NestedField, StringType, StructType
+from pyiceberg.types import (
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    ListType,
+    LongType,
+    MapType,
+    NestedField,
+    StringType,
+    StructType,
+)
 
 from tests.support.plaintext import CANARY
 from tests.support.tables import encrypted_table, ids, new_table
@@ -97,6 +108,36 @@ def test_a_default_in_a_struct_stands_only_where_the_struct_is(catalog: Catalog,
     assert sorted(table.scan(row_filter, selected_fields=("id",)).to_arrow()["id"].to_pylist()) == matches
     assert sorted(encrypted_table(table).scan(row_filter).to_arrow_dataset().to_table()["id"].to_pylist()) == matches
     assert table.scan(row_filter).count() == len(matches)
+
+
+@pytest.mark.parametrize(
+    ("row_filter", "matches"),
+    [("tags is null", [2, 5]), ("tags is not null and id > 1", [3, 4]), ("counts is null", [3, 5]), ("deep.lists is null", [2, 3])],
+)
+@pytest.mark.parametrize("mode", ["copy-on-write", "merge-on-read"])
+def test_lists_and_maps_are_found_where_they_are_null_or_not(catalog: Catalog, mode: str, row_filter: str, matches: list[int]) -> None:
+    deep = StructType(NestedField(6, "lists", ListType(7, ListType(8, StringType()), element_required=False)))
+    schema = Schema(
+        NestedField(1, "id", LongType()),
+        NestedField(2, "tags", ListType(3, StructType(NestedField(4, "text", StringType())), element_required=False)),
+        NestedField(5, "deep", deep),
+        NestedField(9, "counts", MapType(10, StringType(), 11, LongType(), value_required=False)),
+    )
+    rows = [
+        {"id": 1, "tags": [{"text": CANARY}], "counts": [("a", 1)], "deep": {"lists": [["x"]]}},
+        {"id": 2, "tags": None, "counts": [], "deep": None},
+        {"id": 3, "tags": [], "counts": None, "deep": {"lists": None}},
+        {"id": 4, "tags": [None], "counts": [("a", None)], "deep": {"lists": []}},
+        {"id": 5, "tags": None, "counts": None, "deep": {"lists": [None]}},
+    ]
+    table = new_table(catalog, schema=schema, properties={"write.delete.mode": mode})
+    table.append(pa.Table.from_pylist(rows, table.schema().as_arrow()))
+
+    assert ids(table, row_filter=row_filter) == matches
+    assert table.scan(row_filter, selected_fields=("id",)).to_arrow()["id"].to_pylist() == matches
+    assert table.scan(row_filter).count() == len(matches)
+    table.delete(row_filter)
+    assert ids(table) == [each for each in range(1, 6) if each not in matches]
 
 
 @pytest.mark.parametrize("kind", [pa.string(), pa.binary()])

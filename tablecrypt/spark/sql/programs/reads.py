@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyiceberg.expressions import AlwaysTrue, BooleanExpression
 from pyiceberg.expressions.visitors import bind, extract_field_ids
-from pyiceberg.schema import Schema, prune_columns
+from pyiceberg.schema import Schema
 from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.types import NestedField
 
@@ -44,6 +44,7 @@ from tablecrypt.spark.sql.scans.aggregates import aggregate
 from tablecrypt.spark.sql.scans.plan import open_files, plan, prune
 from tablecrypt.spark.sql.scans.whole_partitions import answered
 from tablecrypt.spark.tables import PlannedRead
+from tablecrypt.table.filters import pruned
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -89,7 +90,7 @@ def _with_filter_columns(projected: Schema, table: Schema, filtered: set[int]) -
             raise UnsupportedError(f"the filter's column {table.find_column_name(field_id)} had another type in that snapshot")
 
     known = {field.field_id for field in projected.fields}
-    needed = prune_columns(table, filtered - projected.field_ids, select_full_types=False)
+    needed = pruned(table, filtered - projected.field_ids)
     # Two columns of one name and field id would be in the relation: a part of the struct twice.
     if any(field.field_id in known for field in needed.fields):
         raise UnsupportedError("the filter looks into a struct at a field that is not read")
