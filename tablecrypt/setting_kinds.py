@@ -217,15 +217,15 @@ class Choice(Property):
     def chosen(self, properties: Mapping[str, Any]) -> str:
         """The word, as `choices` spells it, or the default; an empty text where there is neither. ConfigurationError for any other."""
         value = properties.get(self.name, self.default)
-        return "" if self._is_unset(value) else one_of(self.name, value, self.choices)
+        return "" if value is None or self._is_left_empty(value) else one_of(self.name, value, self.choices)
 
     def check(self, name: str, value: object) -> None:
         """Raise ConfigurationError for a word that is none of them, and for None, which is what a program did not find."""
-        if value is None or not self._is_unset(value):
+        if not self._is_left_empty(value):
             one_of(name, value, self.choices)
 
-    def _is_unset(self, value: object) -> bool:
-        return value is None or (self.may_be_empty and value == "")
+    def _is_left_empty(self, value: object) -> bool:
+        return self.may_be_empty and value == ""
 
 
 @dataclass(frozen=True, kw_only=True)

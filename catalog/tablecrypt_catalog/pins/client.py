@@ -318,8 +318,6 @@ class PinFile:
     """
 
     def __init__(self, path: str, lock_timeout_s: float = LOCK_TIMEOUT_S) -> None:
-        if not path:
-            raise ConfigurationError("encryption.pins is empty; it must be the path of the pin file")
         # Links are followed once, so that all processes lock and replace the same file.
         self.path = Path(os.path.realpath(file_path("encryption.pins", path)))
         self._lock_timeout_s = lock_timeout_s
