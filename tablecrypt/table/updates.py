@@ -43,7 +43,7 @@ from pydantic import Field
 from pyiceberg.exceptions import CommitFailedException, ValidationException
 from pyiceberg.io import FileIO
 from pyiceberg.partitioning import PartitionSpec
-from pyiceberg.schema import Schema, index_by_id
+from pyiceberg.schema import Schema
 from pyiceberg.table import TableProperties
 from pyiceberg.table.metadata import TableMetadata, TableMetadataV1
 from pyiceberg.table.name_mapping import parse_mapping_from_json
@@ -63,6 +63,7 @@ from pyiceberg.table.update import (
 )
 from pyiceberg.transforms import BucketTransform
 from pyiceberg.typedef import IcebergBaseModel
+from pyiceberg.types import StructType
 
 from tablecrypt import properties
 from tablecrypt.errors import ConfigurationError, FormatError, KeyIdChangedError, KeyNotFoundError, PlaintextRefusedError
@@ -70,6 +71,7 @@ from tablecrypt.iceberg_properties import OF_TABLES
 from tablecrypt.keys.column_keys import COLUMN_PREFIX, ColumnPolicy
 from tablecrypt.keys.key_ring import EncryptedKey, KeyRing, copy_of, entries_with_copies, is_copy, is_gone, is_marked, is_own, mark_of
 from tablecrypt.keys.manager import KeySettings
+from tablecrypt.keys.nested_columns import fields_by_id
 from tablecrypt.setting_kinds import check_values
 from tablecrypt.table._pyiceberg.transactions import TableMetadataUpdateContext, apply_table_update
 from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata, encrypted_metadata, has_column_keys, id_of_two_columns
@@ -447,11 +449,19 @@ def _check_refs(before: TableMetadata, after: TableMetadata) -> None:
 
 
 def check_columns(schema: Schema) -> None:
-    """Refuse a column without a name, on whatever level: no file could be written; and two with one id. ConfigurationError: there are."""
+    """Refuse columns that no file can hold, on whatever level: without a name, structs without fields, two with one id.
+
+    Raises:
+        ConfigurationError: there is one.
+    """
     if (twice := id_of_two_columns(schema)) is not None:
         raise ConfigurationError(f"two columns of the schema have the field id {twice}: give each its own")
-    if not all(field.name for field in index_by_id(schema).values()):
-        raise ConfigurationError("the schema has a column with an empty name, which no file can hold: give it a name")
+    for field in fields_by_id(schema).values():
+        if not field.name:
+            raise ConfigurationError("the schema has a column with an empty name, which no file can hold: give it a name")
+        if isinstance(field.field_type, StructType) and not field.field_type.fields:
+            name = schema.find_column_name(field.field_id)
+            raise ConfigurationError(f"the struct {name!r} has no fields, so no Parquet file can hold it: give it one, or leave it out")
 
 
 def check_partition_fields(spec: PartitionSpec) -> None:

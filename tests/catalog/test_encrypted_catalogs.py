@@ -139,6 +139,20 @@ def test_a_column_without_a_name_is_refused_before_there_is_a_table(catalog: Enc
     assert catalog.list_tables("db") == []
 
 
+@pytest.mark.parametrize("kind", [pa.struct([]), pa.list_(pa.struct([("c", pa.struct([]))]))], ids=str)
+def test_a_struct_without_fields_is_refused_before_rows_are_written_to_it(catalog: EncryptedSqlCatalog, kind: pa.DataType) -> None:
+    for create in (catalog.create_table, catalog.create_table_transaction):
+        with pytest.raises(ConfigurationError, match=r"the struct 'a\S*' has no fields"):
+            create("db.t", pa.schema([("id", pa.int64()), ("a", kind)]), properties=ENCRYPTED)
+    assert catalog.list_tables("db") == []
+
+    table = new_table(catalog, "db.t", pa.schema([("id", pa.int64()), ("a", pa.struct([("b", pa.int64())]))]))
+    with pytest.raises(ConfigurationError, match="the struct 'a' has no fields"), table.update_schema() as update:
+        update.delete_column(("a", "b"))
+    with table.update_schema() as update:
+        update.delete_column(("a", "b")).add_column(("a", "c"), StringType())
+
+
 def test_no_column_gets_an_empty_name(catalog: EncryptedSqlCatalog) -> None:
     table = new_table(catalog, appends=[ROWS])
 
