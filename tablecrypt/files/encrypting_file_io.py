@@ -237,7 +237,7 @@ class EncryptingFileIO(FileIO):
 
     def decrypting_input(self, location: str, key_metadata: StandardKeyMetadata) -> DecryptingInputFile:
         """The plaintext of an AGS1 file."""
-        return DecryptingInputFile(self.inner.new_input(location), key_metadata)
+        return DecryptingInputFile(self._input(location), key_metadata)
 
     def encrypting_output(self, location: str, key_metadata: StandardKeyMetadata) -> EncryptingOutputFile:
         """A new AGS1 file, under key metadata that no other file has."""
@@ -248,7 +248,18 @@ class EncryptingFileIO(FileIO):
 
     def raw_input(self, location: str) -> InputFile:
         """The stored bytes, whatever they are: the reader checks them."""
-        return self.inner.new_input(location)
+        return self._input(location)
+
+    def _input(self, location: str) -> InputFile:
+        try:
+            if "\0" in location:
+                # Stores say so only when the file is opened.
+                raise ValueError("no path holds a NUL")
+            return self.inner.new_input(location)
+        except ValueError:
+            # Whoever may commit writes the names in manifests.
+            with refusing_made_up(location, self.own_folders):
+                raise
 
     def raw_output(self, location: str, content: RawContent) -> RawOutputFile:
         """A file that is stored as it is given, checked to be of this kind. PlaintextRefusedError for a name that such a file has not."""
@@ -276,8 +287,8 @@ def store_io(io: FileIO) -> FileIO:
 def refusing_made_up(location: str, own_folders: DeletionScope) -> Iterator[None]:
     """Turn what a store raises for a name that is none of a table's files into FormatError.
 
-    metadata.json has names, and any writer of the storage can edit it. A store says of a made-up one what its client library raises, of any
-    kind: that a path holds a NUL, that a scheme is not known, that there is a folder and no file.
+    metadata.json and manifests have names, which whoever writes these chooses. A store says of a made-up one what its client library
+    raises, of any kind: that a path holds a NUL, that a scheme is not known, that there is a folder and no file.
 
     Args:
         location: what the block reads.

@@ -31,6 +31,7 @@ from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRef, SnapshotRefType
 from pyiceberg.table.snapshots import (
     CHANGED_PARTITION_COUNT_PROP,
     OPERATION,
+    PARTITION_SUMMARY_PROP,
     IsolationLevel,
     Operation,
     Snapshot,
@@ -74,6 +75,7 @@ from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata,
 from tablecrypt.table.partitions import partition_path
 from tablecrypt.table.planning.file_filter import of_partitions, telling
 from tablecrypt.table.protection.authenticated import check_declared
+from tablecrypt.table.protection.exposed_values import ShownPartitions
 from tablecrypt.table.protection.policy import check_still_protected, policy_of
 from tablecrypt.table.protection.writing import WrittenUnder
 from tablecrypt.table.table_files import ObsoleteDeletes, TableFileIO
@@ -466,11 +468,13 @@ class EncryptedProducer(ProducerAdapter):
         return Summary(self.operation, **summary.additional_properties)
 
     def _updates(self, snapshot: EncryptedSnapshot, new_key: NewManifestListKey, columns: Iterable[EncryptedKey]) -> UpdatesAndRequirements:
+        # A summary that names partitions is plaintext, and the column that they are made of may be protected by now.
+        fits_protection = self.added_data_files or PARTITION_SUMMARY_PROP in cast("Summary", snapshot.summary).additional_properties
         updates: tuple[TableUpdate, ...] = (
             *added_keys((*new_key.added, *columns)),
             AddEncryptedSnapshotUpdate(
                 snapshot=snapshot,
-                written_under=self.written_under if self.added_data_files else None,
+                written_under=self.written_under if fits_protection else None,
                 picked_from=self.picked_from,
             ),
         )
@@ -605,10 +609,13 @@ def summary_counts(metadata: TableMetadata, added: Iterable[DataFile], removed: 
         metadata: the table's.
         added, removed: the files, each with the id of its partition spec.
     """
-    limit = PARTITION_SUMMARIES.whole_number(metadata.properties)
-    collector = _SummaryCollector(partition_summary_limit=limit)
     schema, specs = metadata.schema(), metadata.specs()
     came, went = list(added), list(removed)
+    limit = PARTITION_SUMMARIES.whole_number(metadata.properties)
+    if limit and not ShownPartitions.of(metadata).columns.keys().isdisjoint(file.spec_id for file in (*came, *went)):
+        # metadata.json is plaintext: it does not get values of a column that is protected by now.
+        limit = 0
+    collector = _SummaryCollector(partition_summary_limit=limit)
     for file in came:
         collector.add_file(data_file=_as_counted(file), partition_spec=specs[file.spec_id], schema=schema)
     for file in went:

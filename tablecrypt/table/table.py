@@ -394,9 +394,12 @@ class RedactedInspectTable(InspectAdapter):
         refuse_restricted(self.tbl.io, f"inspect.{read.__name__}")
         try:
             return read(*arguments)
-        except (struct.error, OverflowError, UnicodeDecodeError, pa.ArrowInvalid) as error:
+        except (struct.error, OverflowError, UnicodeDecodeError, TypeError, pa.ArrowInvalid) as error:
             # PyIceberg decodes bounds and numbers as the column's type has them, and any writer of manifests may have put others there.
             what = "an entry of its manifests has a bound or a number that its column cannot have"
+            raise FormatError(f"{name_of(self.tbl)}: {what}: {error}") from error
+        except LookupError as error:
+            what = "its manifest list has a partition spec, or a field of one, that the table does not have"
             raise FormatError(f"{name_of(self.tbl)}: {what}: {error}") from error
 
 

@@ -136,8 +136,8 @@ class SnapshotGoneError(ConfigurationError, ValidationException):
 class AddEncryptedSnapshotUpdate(AddSnapshotUpdate):
     """Adds a snapshot that keeps its key-id.
 
-    `written_under` is the WrittenUnder of its new files; None where it has no new data files. `picked_from` is the id of the snapshot whose
-    files it takes over, if any. Neither is sent to a server.
+    `written_under` is the WrittenUnder of its new files; None where it has no new data files and its summary names no partitions.
+    `picked_from` is the id of the snapshot whose files it takes over, if any. Neither is sent to a server.
     """
 
     snapshot: EncryptedSnapshot

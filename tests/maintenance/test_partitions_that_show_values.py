@@ -7,7 +7,7 @@ adversary has the table's key, or nothing but the storage.
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, cast
@@ -145,6 +145,53 @@ def test_summaries_of_the_snapshots_that_move_files_name_no_old_partition(both: 
     m.reencrypt(table, out_of_line=True)
     m.shred(table, all_but_heads=True)
     assert not [text for text in _live_text(table) if "HIV" in text]
+
+
+OPERATIONS: Final[dict[str, Callable[[EncryptedTable], object]]] = {
+    "delete of a file": lambda table: table.delete("id < 20"),
+    "delete of a row": lambda table: table.delete("id = 1"),
+    "overwrite": lambda table: table.overwrite(_rows(20), "id = 1"),
+    "compact": lambda table: m.compact(table, rewrite_all=True),
+    "reencrypt": lambda table: m.reencrypt(table, out_of_line=True),
+}
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+@pytest.mark.parametrize("mode", ["copy-on-write", "merge-on-read"])
+def test_no_summary_that_is_written_once_the_column_is_protected_names_an_old_partition(both: Clients, operation: str, mode: str) -> None:
+    properties = {"write.summary.partition-limit": "100", "write.delete.mode": mode}
+    table = _partitioned(both, **properties)
+    _declare(table)
+    before = {snapshot.snapshot_id for snapshot in table.refresh().snapshots()}
+
+    OPERATIONS[operation](table)
+
+    written = [snapshot.model_dump_json() for snapshot in table.refresh().snapshots() if snapshot.snapshot_id not in before]
+    assert written
+    assert not [text for text in written for value in VALUES if value in text]
+
+
+@pytest.mark.parametrize("mode", ["copy-on-write", "merge-on-read"])
+@pytest.mark.parametrize("operation", ["delete of a file", "delete of a row"])
+def test_nor_does_that_of_a_writer_who_had_loaded_the_table_before(both: Clients, operation: str, mode: str) -> None:
+    table = _partitioned(both, **{"write.summary.partition-limit": "100", "write.delete.mode": mode})
+    stale = loaded(both.payroll)
+    _declare(table)
+
+    OPERATIONS[operation](stale)
+
+    [snapshot] = table.refresh().snapshots()[2:]
+    assert not [value for value in VALUES if value in snapshot.model_dump_json()]
+    assert table.scan().count() == (0 if operation == "delete of a file" else 8)
+
+
+def test_partitions_by_other_columns_are_still_summed_up(both: Clients) -> None:
+    table = _partitioned(both, "note", **{"write.summary.partition-limit": "100"})
+    declare(table, f"{COLUMN_KEY}: ssn")
+
+    table.refresh().append(_rows(20))
+
+    assert "partitions.shown=n0" in metadata_of(table).snapshots[-1].model_dump_json()
 
 
 @pytest.mark.parametrize(

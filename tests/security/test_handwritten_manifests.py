@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import datetime as dt
 import os
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import pytest
 from pyiceberg.catalog import Catalog
-from pyiceberg.manifest import DataFile, DataFileContent, FileFormat, ManifestContent
+from pyiceberg.manifest import DataFile, DataFileContent, FileFormat, ManifestContent, ManifestFile, PartitionFieldSummary
 from pyiceberg.table import Table
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.typedef import Record
@@ -18,6 +19,10 @@ from tablecrypt import maintenance as m
 from tablecrypt.errors import FormatError
 from tablecrypt.maintenance import FindingKind
 from tablecrypt.maintenance.expiry import expire_snapshots
+from tablecrypt.manifests.records import MANIFEST_FILE_POSITIONS
+from tablecrypt.table.snapshots import CommitOptions
+from tablecrypt.table.table import EncryptedTable
+from tablecrypt.table.transaction import EncryptedTransaction
 from tests.maintenance.test_erase import FILTER, PERSON, check_nothing_is_left, people
 from tests.support.handwritten_manifests import HandwrittenManifest, commit_by_hand, named_otherwise
 from tests.support.listeners import stopping
@@ -26,6 +31,7 @@ from tests.support.protected_tables import Clients, declare, loaded, persons, pr
 from tests.support.tables import data_files, path_of
 
 _DELETES: Final = ManifestContent.DELETES
+_SUMMARY: Final = PartitionFieldSummary(False, None, b"a", b"z")
 NOBODY: Final = {"referenced_data_file": "s3://nowhere/data.parquet"}
 AS_DELETES: Final[dict[str, dict[str, Any]]] = {
     "a deletion vector": {"file_format": FileFormat.PUFFIN, "content_offset": 4, "content_size_in_bytes": 40, **NOBODY},
@@ -180,6 +186,7 @@ def test_a_file_that_is_named_in_two_partition_specs_is_not_encrypted_again(both
 
 ODD: Final[dict[str, dict[str, Any]]] = {
     "a bound of no bytes": {"upper_bounds": {1: b""}},
+    "a text of no text": {"upper_bounds": {2: b"\xff\xfe"}},
     "a count below zero": {"value_counts": {1: -5}},
     "an offset below zero": {"split_offsets": [-1]},
 }
@@ -194,6 +201,72 @@ def test_entries_with_odd_numbers_are_format_errors_of_whoever_looks_at_them(cat
     for look in (table.inspect.files, table.inspect.entries, table.inspect.all_data_files):
         with pytest.raises(FormatError, match="an entry of its manifests has a bound or a number that its column cannot have"):
             look()
-    if odd == "a bound of no bytes":
+    if row_filter := {"a bound of no bytes": "customer_id > 3", "a text of no text": "region = 'north'"}.get(odd):
         with pytest.raises(FormatError, match="has a bound that is not what its column's type is stored as"):
-            table.scan("customer_id > 3").count()
+            table.scan(row_filter).count()
+
+
+def test_bounds_of_a_list_are_a_format_error(both: Clients) -> None:
+    table = protected_table(both.payroll, appends=[persons(1, 2)])
+    phones = table.schema().find_field("phones").field_id
+    commit_by_hand(loaded(both.analyst), HandwrittenManifest([named_otherwise(data_files(table)[0], lower_bounds={phones: b"+49-1"})]))
+
+    for look in (table.refresh().inspect.files, table.inspect.entries):
+        with pytest.raises(FormatError, match="an entry of its manifests has a bound or a number that its column cannot have"):
+            look()
+
+
+@pytest.mark.parametrize(
+    ("field", "odd", "table_name"),
+    [("partition_spec_id", 7, "partitions"), ("partitions", [_SUMMARY], "manifests")],
+    ids=["spec", "summary"],
+)
+def test_a_manifest_list_of_another_partition_spec_is_a_format_error(catalog: Catalog, field: str, odd: Any, table_name: str) -> None:
+    table = people(catalog)
+
+    with table.transaction() as transaction:
+        producer = cast("EncryptedTransaction", transaction).append_producer(CommitOptions())
+
+        def edited(manifests: list[ManifestFile]) -> list[ManifestFile]:
+            for each in manifests:
+                each[MANIFEST_FILE_POSITIONS[field]] = odd
+            return manifests
+
+        producer.finish_manifests = edited  # type: ignore[method-assign]
+        producer.commit_files([])
+
+    with pytest.raises(FormatError, match="its manifest list has a partition spec, or a field of one, that the table does not have"):
+        getattr(table.refresh().inspect, table_name)()
+
+
+READS: Final[dict[str, Callable[[Table], object]]] = {
+    "scan": lambda table: table.scan().to_arrow(),
+    "count by a filter": lambda table: table.scan("id > 1").count(),
+    "dataset": lambda table: cast("EncryptedTable", table).scan().to_arrow_dataset().to_table(),
+    "delete": lambda table: table.delete("id = 1"),
+    "reencrypt": m.reencrypt,
+    "compact": lambda table: m.compact(table, rewrite_all=True),
+}
+
+
+@pytest.mark.parametrize("location", ["foo://x/y.parquet", "/data/a\0b.parquet"], ids=["scheme", "NUL"])
+@pytest.mark.parametrize("read", READS)
+def test_a_file_under_a_name_that_no_store_has_is_a_format_error_of_whoever_reads_it(both: Clients, read: str, location: str) -> None:
+    table = protected_table(both.payroll, appends=[persons(1, 2)])
+    commit_by_hand(loaded(both.analyst), HandwrittenManifest([named_otherwise(data_files(table)[0], file_path=location)]))
+
+    with pytest.raises(FormatError, match="cannot be read"):
+        READS[read](table.refresh())
+
+
+def test_a_deletion_vector_under_such_a_name_is_a_format_error_too(both: Clients) -> None:
+    table = protected_table(both.payroll, appends=[persons(1, 2)])
+    table.delete("id = 1")
+    [task] = table.refresh().scan().plan_files()
+    [vector] = task.delete_files
+    other = {"file_path": "foo://x/y.puffin", "referenced_data_file": task.file.file_path}
+    table.manage_snapshots().set_current_snapshot(table.snapshots()[0].snapshot_id).commit()
+    commit_by_hand(loaded(both.analyst), HandwrittenManifest([named_otherwise(vector, **other)], _DELETES))
+
+    with pytest.raises(FormatError, match="cannot be read"):
+        table.refresh().scan().to_arrow()

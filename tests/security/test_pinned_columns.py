@@ -10,16 +10,30 @@ import json
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 import pytest
+from pyiceberg.table.update import TableUpdate
 
 from tablecrypt import maintenance as m
 from tablecrypt.errors import ConfigurationError, KeyIdChangedError, MetadataRollbackError, TamperedFileError
+from tablecrypt.keys.key_ring import WRITE_ONLY
+from tablecrypt.table.updates import AddEncryptionKeyUpdate, RemoveEncryptionKeyUpdate
 from tablecrypt_catalog import EncryptedSqlCatalog
 from tests.support.edited_metadata import put_as_next_version
-from tests.support.protected_tables import PEOPLE_SCHEMA, SALARY, SSN, TABLE_KEY, Clients, declare, loaded, protected_table
+from tests.support.protected_tables import (
+    PEOPLE_SCHEMA,
+    SALARY,
+    SSN,
+    TABLE_KEY,
+    Clients,
+    commit_column_keys,
+    declare,
+    loaded,
+    protected_table,
+    write_only,
+)
 from tests.support.tables import metadata_of
 
 ROWS = pa.table({"id": [1, 2], "ssn": ["SSN-0001", "SSN-0002"]})
@@ -205,3 +219,30 @@ def test_a_table_that_is_there_already_and_protects_what_is_asked_for_is_returne
     loaded(both.payroll).transaction().set_properties({"encryption.column-mask.ssn": "null"}).commit_transaction()
     for properties in (asked, {"encryption.key-id": TABLE_KEY}, {}):
         assert both.payroll.create_table_if_not_exists("db.people", PEOPLE_SCHEMA, properties=properties).name() == ("db", "people")
+
+
+def test_a_commit_of_a_writer_who_may_only_wrap_brings_keys_that_others_write_under_whatever_they_have_pinned(
+    both: Clients, tmp_path: Path
+) -> None:
+    """As column-keys.md says: a pin refuses edits, and a commit that adds keys is none."""
+    protected_table(both.payroll, appends=[ROWS], **{"encryption.column-keys": "pii: ssn"})
+    pinned = EncryptedSqlCatalog("prod", **{**both.payroll.properties, "encryption.pins": str(tmp_path / "pins.json")})
+    loaded(pinned)
+    writer = write_only(both)
+    loaded(writer).append(ROWS)
+
+    table = loaded(writer)
+    ring = metadata_of(table).key_ring
+    entries = sorted([*ring.column_keks, *ring.column_keys], key=lambda entry: not entry.is_write_only)
+    unmarked = [
+        entry.model_copy(update={"properties": {name: value for name, value in (entry.properties or {}).items() if name != WRITE_ONLY}})
+        for entry in entries
+    ]
+    transaction = table.transaction()
+    transaction.apply(tuple(cast("TableUpdate", RemoveEncryptionKeyUpdate(key_id=entry.key_id)) for entry in entries))
+    transaction.apply(tuple(cast("TableUpdate", AddEncryptionKeyUpdate(key=entry)) for entry in unmarked))
+    transaction.commit_transaction()
+
+    [stored] = commit_column_keys(loaded(pinned), SSN)
+    [known] = [entry.key_id for entry in ring.column_keys if entry.is_write_only]
+    assert known.encode() in stored.key_metadata

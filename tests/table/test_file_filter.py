@@ -152,7 +152,7 @@ def _judged(row_filter: BooleanExpression, files: list[DataFile], include_empty:
         in_partition[spec.spec_id] = expression_evaluator(partition_schema, inclusive_projection(SCHEMA, spec, True)(row_filter), True)
     try:
         return {file.file_path for file in files if in_partition[file.spec_id](file.partition) and by_statistics(file)}
-    except struct.error:
+    except (struct.error, UnicodeDecodeError):
         return FormatError
     except (ValueError, TypeError) as error:
         return type(error)

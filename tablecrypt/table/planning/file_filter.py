@@ -208,7 +208,7 @@ class FileFilter:
     def _may_hold(self, file: EncryptedDataFile) -> bool:
         try:
             return self._of_one_file(file)
-        except struct.error as error:
+        except (struct.error, UnicodeDecodeError) as error:
             raise FormatError(
                 f"{file.file_path}: its manifest entry has a bound that is not what its column's type is stored as"
             ) from error
