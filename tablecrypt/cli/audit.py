@@ -12,7 +12,7 @@ from tablecrypt.arguments import check_name_parts
 from tablecrypt.cli._framework import Chosen, check_replaced, end_with_found, run_on
 from tablecrypt.cli._output import progress_shown, say, show
 from tablecrypt.cli.operations import Run, command_of
-from tablecrypt.cli.settings import Settings
+from tablecrypt.cli.settings import Settings, named_by
 from tablecrypt.errors import ConfigurationError, TablecryptError
 from tablecrypt.external_errors import is_external
 from tablecrypt.printable import bytes_shown, counted
@@ -187,6 +187,7 @@ def doctor(run: Run, table: str | None, key_ids: tuple[str, ...], read_only: boo
 
 def _check_up(settings: Settings, table: str | None, key_ids: tuple[str, ...], read_only: bool) -> CheckUp:
     from tablecrypt.maintenance import doctor as check_up
+        table = named_by(table)
     from tablecrypt.maintenance import doctor_without_catalog
 
     try:

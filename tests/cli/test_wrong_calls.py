@@ -150,7 +150,11 @@ CALLS: Final[list[tuple[tuple[str, ...], str]]] = [
     ((*PROD, "cat", "db.order"), "Table does not exist: db.order. Did you mean db.orders?"),
     ((*PROD, "cat", "orders"), "'orders' is not a table's name: write namespace.name. Did you mean db.orders?"),
     ((*PROD, "cat", "db"), "'db' is not a table's name: write namespace.name. Did you mean db.orders or db.people?"),
-    ((*PROD, "compact", "db.*"), "'db.*' is a glob, and this command takes the name of one table: write namespace.name"),
+    (
+        (*PROD, "compact", "db.*"),
+        "'db.*' is a glob, and this command takes the name of one table: write namespace.name, or db.[*] for a table of that name",
+    ),
+    ((*PROD, "cat", "db.a[*]b"), "Table does not exist: db.a*b"),
     ((*PROD, "rotate_kek", "db.orders"), "No such command 'rotate_kek'. Did you mean rotate-kek?"),
     ((*PROD, "db.orders", "audit"), "No such command 'db.orders': a table's name stands after the command"),
     (
