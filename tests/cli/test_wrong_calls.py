@@ -175,6 +175,7 @@ CALLS: Final[list[tuple[tuple[str, ...], str]]] = [
     ((*PROD, "doctor", "db..orders"), "'db..orders' has an empty part: write namespace.name"),
     ((*PROD, "accept", "", *ACCEPT), "the location of a metadata file is blank: write that of the table's newest metadata.json"),
     ((*PROD, "accept", "{home}", *ACCEPT), "{home} is a folder: write the location of the newest metadata.json in it"),
+    ((*PROD, "accept", "no.metadata.json", *ACCEPT), "there is no metadata file at no.metadata.json: look at what the one who"),
     ((*PROD, "accept", "orders.keys", *ACCEPT), "orders.keys: not readable as table metadata: it has no format-version"),
     ((*PROD, "accept", "s3://", *ACCEPT), "s3:// names no bucket: write s3://bucket/path"),
     (
