@@ -38,14 +38,7 @@ def audit(
     from tablecrypt.maintenance import audit as audit_tables
 
     chosen.refuse_both()
-    # A blank name is the current folder.
-    if html_file is not None and html_file.is_dir():
-        raise ConfigurationError(f"--html {html_file} is a folder: name a file")
-    if html_file is not None and not html_file.absolute().parent.is_dir():
-        raise ConfigurationError(f"--html {html_file}: there is no folder {html_file.parent}")
-    if html_file is not None:
-        check_replaced("--html", html_file, _BEGINS_A_PAGE, "HTML page")
-
+    _check_page(html_file)
     _check_bundle(bundle_file, force)
     # Read before the audit is made, which may take minutes and may be written over it.
     earlier = None if since_file is None else _text_of(since_file)
@@ -78,6 +71,20 @@ def _write_page(path: Path, page: str) -> None:
         return
     with atomic_file(path.resolve(), private=False) as file:
         file.write(page.encode())
+
+
+def _check_page(html_file: Path | None) -> None:
+    if html_file is None:
+        return
+    # A blank name is the current folder.
+    if not str(html_file).strip() or html_file.is_dir():
+        raise ConfigurationError(f"--html {html_file} is blank or a folder: name a file")
+
+    check_replaced("--html", html_file, _BEGINS_A_PAGE, "HTML page")
+    if html_file.is_file() or not html_file.exists():
+        from tablecrypt.maintenance.report import check_folder_of
+
+        check_folder_of(html_file.resolve())
 
 
 def _check_bundle(bundle_file: Path | None, force: bool) -> None:
@@ -180,6 +187,7 @@ _MARKS: Final = {"works": "ok", "noted": "--", "untried": "--", "fails": "FAILS"
 def doctor(run: Run, table: str | None, key_ids: tuple[str, ...], read_only: bool) -> None:
     """Check up, and print what works and what does not."""
     if table is not None:
+        table = named_by(table)
         check_name_parts(table)
     found = _check_up(run.settings, table, key_ids, read_only)
     run.report(found, _print_check_up, is_bad=not found.is_well)
@@ -187,7 +195,6 @@ def doctor(run: Run, table: str | None, key_ids: tuple[str, ...], read_only: boo
 
 def _check_up(settings: Settings, table: str | None, key_ids: tuple[str, ...], read_only: bool) -> CheckUp:
     from tablecrypt.maintenance import doctor as check_up
-        table = named_by(table)
     from tablecrypt.maintenance import doctor_without_catalog
 
     try:

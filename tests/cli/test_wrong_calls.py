@@ -211,7 +211,16 @@ CALLS: Final[list[tuple[tuple[str, ...], str]]] = [
     ),
     # places that are not there
     ((*PROD, "audit", "db.orders", "--html", "nowhere/page.html"), "there is no folder"),
-    ((*PROD, "audit", "db.orders", "--html", ""), "--html . is a folder: name a file"),
+    ((*PROD, "audit", "db.orders", "--html", ""), "--html . is blank or a folder: name a file"),
+    ((*PROD, "audit", "db.orders", "--html", "/proc/page.html"), "/proc/page.html: "),
+    (("hadoop-kms-token", "--token-file", " "), "the token file is blank or ends in a line break: write the path of a file alone"),
+    (
+        (*PROD, "hadoop-kms-key", "pii", "--master-key", "orders", "--key-file", " "),
+        "the key file is blank or ends in a line break: write the path of a file alone",
+    ),
+    (("encrypt-file", "rows.csv", " ", "--key-file", "orders.keys", "--key-id", "orders"), "the target is blank or a folder: name a file"),
+    (("share-keygen", "no/such/partner.key"), "No such file or directory: 'no/such/partner.key'"),
+    ((*PROD, "audit", "db.orders", "--html", " "), "is blank or a folder: name a file"),
     ((*PROD, "verify", "db.orders", "--resume-from", ""), ". is a folder: name a file"),
     ((*PROD, "cat", "db.orders", "--limit", "99999999999999999999"), "99999999999999999999 is not in the range 0<=x<=9223372036854775807"),
     ((*PROD, "accept", "\udcff", *ACCEPT), "a location holds half of a surrogate pair"),
