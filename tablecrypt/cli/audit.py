@@ -15,7 +15,7 @@ from tablecrypt.cli.operations import Run, command_of
 from tablecrypt.cli.settings import Settings, named_by
 from tablecrypt.errors import ConfigurationError, TablecryptError
 from tablecrypt.external_errors import is_external
-from tablecrypt.printable import bytes_shown, counted
+from tablecrypt.printable import bytes_shown, counted, local_moment
 
 if TYPE_CHECKING:
     from tablecrypt.maintenance import Audit, AuditChanges, Check, CheckUp, TableAudit, Verified
@@ -128,7 +128,7 @@ def _verdict(found: Audit) -> str:
 
 def _print_changes(changes: AuditChanges) -> None:
     new, gone = counted(len(changes.new), "new finding", "new findings"), f"{len(changes.gone):,} resolved"
-    say(f"since {changes.since.isoformat(timespec='minutes')}: {new}, {gone}")
+    say(f"since {local_moment(changes.since)}: {new}, {gone}")
     for table in changes.tables:
         state = "" if table.state == "changed" else f": {'new' if table.state == 'new' else 'no longer in the catalog'}"
         say(f"  {table.table}{state}")
