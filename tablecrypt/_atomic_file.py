@@ -80,7 +80,11 @@ def _unnamed(descriptor: int, path: Path, replace: bool, durable: bool) -> Itera
 @contextmanager
 def _named(beside: Path, path: Path, replace: bool, mode: int, durable: bool) -> Iterator[BinaryIO]:
     # O_EXCL follows no link that lies there already, and the mode is set before the first byte: no moment to read a key file.
-    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+    try:
+        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+    except FileNotFoundError as error:
+        # Whoever named the file knows no name beside it.
+        raise FileNotFoundError(error.errno, error.strerror, str(path)) from None
     try:
         try:
             with os.fdopen(os.dup(descriptor), "wb") as file:

@@ -125,6 +125,14 @@ def counted(number: int, one: str, many: str) -> str:
     return f"{number:,} {one if number == 1 else many}"
 
 
+def local_moment(moment: dt.datetime) -> str:
+    """Return a moment for people: in local time, with its offset."""
+    try:
+        return moment.astimezone().isoformat(" ", timespec="seconds")
+    except (OverflowError, ValueError, OSError):
+        return moment.isoformat()
+
+
 def bytes_shown(length: int) -> str:
     """Return a number of bytes with three significant digits."""
     value, unit = float(length), 0

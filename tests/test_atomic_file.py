@@ -78,6 +78,13 @@ def test_an_error_leaves_what_was_there(tmp_path: Path, place: Place) -> None:
         assert [each.read_bytes() for each in tmp_path.iterdir()] == ([] if content is None else [content])
 
 
+def test_where_there_is_no_folder_the_error_names_the_file_that_was_asked_for(tmp_path: Path, place: Place) -> None:
+    target = tmp_path / "nowhere" / "rows.parquet"
+    with pytest.raises(FileNotFoundError) as refused, atomic_file(target, until_named=place):
+        pass
+    assert refused.value.filename == str(target)
+
+
 def test_a_writer_may_close_the_file_itself(tmp_path: Path, place: Place) -> None:
     with atomic_file(tmp_path / "file", durable=True, until_named=place) as file:
         file.write(b"rows")

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from tablecrypt.printable import bytes_shown, json_form, printable, shown_fields
+from tablecrypt.printable import bytes_shown, json_form, local_moment, printable, shown_fields
 
 if TYPE_CHECKING:
     from rich.progress import TaskID
@@ -198,14 +198,6 @@ def _shown(name: str, value: Any) -> str:
         except (OverflowError, ValueError, OSError):
             return str(value)
     return _one_line(value)
-
-
-def local_moment(moment: dt.datetime) -> str:
-    """Return a moment for people: in local time, with its offset."""
-    try:
-        return moment.astimezone().isoformat(" ", timespec="seconds")
-    except (OverflowError, ValueError, OSError):
-        return moment.isoformat()
 
 
 def _item_lines(value: Any) -> list[str]:

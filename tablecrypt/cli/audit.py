@@ -12,10 +12,10 @@ from tablecrypt.arguments import check_name_parts
 from tablecrypt.cli._framework import Chosen, check_replaced, end_with_found, run_on
 from tablecrypt.cli._output import progress_shown, say, show
 from tablecrypt.cli.operations import Run, command_of
-from tablecrypt.cli.settings import Settings
+from tablecrypt.cli.settings import Settings, named_by
 from tablecrypt.errors import ConfigurationError, TablecryptError
 from tablecrypt.external_errors import is_external
-from tablecrypt.printable import bytes_shown, counted
+from tablecrypt.printable import bytes_shown, counted, local_moment
 
 if TYPE_CHECKING:
     from tablecrypt.maintenance import Audit, AuditChanges, Check, CheckUp, TableAudit, Verified
@@ -38,14 +38,7 @@ def audit(
     from tablecrypt.maintenance import audit as audit_tables
 
     chosen.refuse_both()
-    # A blank name is the current folder.
-    if html_file is not None and html_file.is_dir():
-        raise ConfigurationError(f"--html {html_file} is a folder: name a file")
-    if html_file is not None and not html_file.absolute().parent.is_dir():
-        raise ConfigurationError(f"--html {html_file}: there is no folder {html_file.parent}")
-    if html_file is not None:
-        check_replaced("--html", html_file, _BEGINS_A_PAGE, "HTML page")
-
+    _check_page(html_file)
     _check_bundle(bundle_file, force)
     # Read before the audit is made, which may take minutes and may be written over it.
     earlier = None if since_file is None else _text_of(since_file)
@@ -78,6 +71,20 @@ def _write_page(path: Path, page: str) -> None:
         return
     with atomic_file(path.resolve(), private=False) as file:
         file.write(page.encode())
+
+
+def _check_page(html_file: Path | None) -> None:
+    if html_file is None:
+        return
+    # A blank name is the current folder.
+    if not str(html_file).strip() or html_file.is_dir():
+        raise ConfigurationError(f"--html {html_file} is blank or a folder: name a file")
+
+    check_replaced("--html", html_file, _BEGINS_A_PAGE, "HTML page")
+    if html_file.is_file() or not html_file.exists():
+        from tablecrypt.maintenance.report import check_folder_of
+
+        check_folder_of(html_file.resolve())
 
 
 def _check_bundle(bundle_file: Path | None, force: bool) -> None:
@@ -121,7 +128,7 @@ def _verdict(found: Audit) -> str:
 
 def _print_changes(changes: AuditChanges) -> None:
     new, gone = counted(len(changes.new), "new finding", "new findings"), f"{len(changes.gone):,} resolved"
-    say(f"since {changes.since.isoformat(timespec='minutes')}: {new}, {gone}")
+    say(f"since {local_moment(changes.since)}: {new}, {gone}")
     for table in changes.tables:
         state = "" if table.state == "changed" else f": {'new' if table.state == 'new' else 'no longer in the catalog'}"
         say(f"  {table.table}{state}")
@@ -180,6 +187,7 @@ _MARKS: Final = {"works": "ok", "noted": "--", "untried": "--", "fails": "FAILS"
 def doctor(run: Run, table: str | None, key_ids: tuple[str, ...], read_only: bool) -> None:
     """Check up, and print what works and what does not."""
     if table is not None:
+        table = named_by(table)
         check_name_parts(table)
     found = _check_up(run.settings, table, key_ids, read_only)
     run.report(found, _print_check_up, is_bad=not found.is_well)

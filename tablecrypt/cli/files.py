@@ -199,7 +199,7 @@ def _check_target(target: Path, kept: Mapping[str, Path | None]) -> None:
     """
     if str(target) == "-":
         raise ConfigurationError("- is not a file: name a file, since the key of an encrypted file is stored beside it")
-    if not target.name:
+    if not target.name.strip():
         raise ConfigurationError("the target is blank or a folder: name a file")
     if not target.absolute().parent.is_dir():
         raise ConfigurationError(f"{target}: there is no folder {target.parent}")

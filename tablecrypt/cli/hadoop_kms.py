@@ -16,6 +16,7 @@ from typing import Any, Final
 import click
 
 from tablecrypt._atomic_file import atomic_file
+from tablecrypt.arguments import file_path
 from tablecrypt.cli._framework import DocumentedCommand, json_option, refuse_blank
 from tablecrypt.cli._output import say, show
 from tablecrypt.cli.settings import Settings, pass_settings
@@ -128,6 +129,7 @@ def hadoop_kms_key(
     if roll and length is not None:
         raise ConfigurationError("--length belongs to a new key: a new version is as long as the key is")
 
+    key_file = file_path("the key file", str(key_file))
     now_ms = time.time_ns() // 1_000_000
     kms = load_kms(settings.kms_properties())
 
@@ -161,7 +163,7 @@ def hadoop_kms_token(token_file: Path, as_json: bool) -> None:
     """
     from tablecrypt.hadoop_kms.access import new_token, token_hash
 
-    token = new_token()
+    token_file, token = file_path("the token file", str(token_file)), new_token()
     try:
         # Never over another token, which its user would lose.
         with atomic_file(token_file, replace=False) as file:

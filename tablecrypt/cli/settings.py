@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import re
 from dataclasses import dataclass, field
+from glob import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -107,9 +109,7 @@ class Settings:
             )
 
         check_text("the table's name", name)
-        # No table has such a name, and the catalog's error would not say what is wrong.
-        if is_glob(name):
-            raise ConfigurationError(f"{name!r} is a glob, and this command takes the name of one table: write namespace.name")
+        name = named_by(name)
         if "." not in name:
             raise ConfigurationError(f"{name!r} is not a table's name: write namespace.name{question(self._tables_named(name))}")
         check_name_parts(name)
@@ -203,8 +203,20 @@ def _namespaces_near(catalog: Catalog, name: str) -> list[str]:
         return []
 
 
+def named_by(glob: str) -> str:
+    """Return the one name that a glob stands for, as `db.a[*]b` does for `db.a*b`. ConfigurationError: it may stand for several."""
+    name = re.sub(r"\[([*?[])]", r"\1", glob)
+    if escape(name) == glob:
+        return name
+
+    raise ConfigurationError(
+        f"{glob!r} is a glob, and this command takes the name of one table: write namespace.name, or {escape(glob)} for a table of that "
+        "name"
+    )
+
+
 def is_glob(name: str) -> bool:
-    """Whether a table's name has a character of globs, as no name has."""
+    """Whether a table's name has a character of globs, as few names have."""
     return any(each in name for each in "*?[")
 
 

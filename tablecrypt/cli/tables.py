@@ -8,10 +8,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from tablecrypt.cli._framework import confirm, end_with_found
-from tablecrypt.cli._output import local_moment, say, say_table, show
+from tablecrypt.cli._output import say, say_table, show
 from tablecrypt.cli.operations import Run, command_of
 from tablecrypt.cli.settings import parse_properties
-from tablecrypt.printable import bytes_shown, counted
+from tablecrypt.printable import bytes_shown, counted, local_moment
 
 if TYPE_CHECKING:
     from tablecrypt.maintenance import ListedTable, Listing, TableDescription

@@ -38,7 +38,8 @@ needs to step over the column. Other readers expect the encrypted metadata besid
 
 A sink that is a path is written only when all went well; in a file object an error leaves a part that no reader takes for a Parquet file.
 
-Raises ConfigurationError for options that encryption excludes, for keys that cannot be used, and for what encryption has no space for.
+Raises ConfigurationError for options that encryption excludes or pyarrow refuses, for keys that cannot be used, and for what encryption has
+no space for.
 For a file that is read: TamperedFileError, KeyMismatchError where a key decrypts nothing of it, PlaintextRefusedError, FormatError and
 KeyNotFoundError. What pyarrow raises for rows that it cannot write passes through.
 
@@ -571,7 +572,7 @@ class EncryptedParquetWriter:
         self._closed = False
         self._broken = False
         # Options that pyarrow refuses and keys that name no column are found here, before anything is written.
-        empty = self._plaintext(pa.Table.from_batches([], schema), None)
+        empty = self._empty()
         encryption = FileEncryption(required_keys(keys), "the new Parquet file", random)
         self._opened = open_sink(sink)
         self._sink = self._opened.__enter__()
@@ -632,6 +633,12 @@ class EncryptedParquetWriter:
             self.close()
         elif not self._closed:
             self._abandon(error)
+
+    def _empty(self) -> pa.Buffer:
+        try:
+            return self._plaintext(pa.Table.from_batches([], self.schema), None)
+        except (pa.ArrowException, OSError, OverflowError, TypeError, ValueError) as error:
+            raise ConfigurationError(f"pyarrow cannot write these columns with these options as Parquet: {error}") from error
 
     def _plaintext(self, table: pa.Table, row_group_size: int | None) -> pa.Buffer:
         # pyarrow's Python takes no column keys together with an AAD prefix. So it writes in the clear, into memory alone.

@@ -119,3 +119,9 @@ def test_a_table_whose_name_has_a_wildcard_is_named_with_brackets(properties: di
     assert audited("db.a[*]b") == ["db.a*b"]
     assert "to name this one table, write db.a[[]1]" in command.run("audit", "db.a[1]").stderr
     assert audited("db.a[[]1]") == ["db.a[1]"]
+
+    # Commands for one table too: those of PyIceberg's names, and doctor, which loads the table itself.
+    for glob, name in (("db.a[*]b", "db.a*b"), ("db.a[[]1]", "db.a[1]")):
+        assert json.loads(command.run("describe", glob, "--json").stdout)["table"] == name
+        assert f"load {name}" in command.run("doctor", glob).stdout
+    assert "or db.a[[]1] for a table of that name" in command.run("cat", "db.a[1]").stderr

@@ -17,7 +17,7 @@ from tablecrypt.cli._output import progress_shown, show
 from tablecrypt.cli._rows import _write_csv
 from tablecrypt.cli.audit import _print_audit
 from tablecrypt.cli.settings import Settings
-from tablecrypt.maintenance import Audit, Finding, FindingKind, Progress, TableAudit
+from tablecrypt.maintenance import Audit, Finding, FindingKind, LiveShare, Progress, TableAudit
 from tests.support.busy_kms import CLASS, BusyKeyManagementClient
 from tests.support.command import Done, run, run_terminal
 
@@ -55,6 +55,11 @@ def test_people_see_tables_and_local_time(capsys: pytest.CaptureFixture[str]) ->
         "           k       9999999999999999999",
         "unopened:  none",
     ]
+
+
+def test_people_see_since_when_rows_are_shared_in_local_time() -> None:
+    share = LiveShare("uuid", "partner", dt.datetime(2026, 1, 2, 3, 4, 5, tzinfo=dt.UTC), "/shared", "/shared/m.json", 7, "", {}, 2)
+    assert str(share) == "uuid: 2 files, to partner since 2026-01-02 08:34:05+05:30, at /shared"
 
 
 def test_programs_get_the_epoch(capsys: pytest.CaptureFixture[str]) -> None:

@@ -178,7 +178,7 @@ def shown(lines: str, folder: Path) -> list[str]:
         (r"[\w-]+\.(metadata\.json|parquet)", "<file>"),
         (r"[\w+/-]{22}==", "<key>"),
         (r"\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b", "<uuid>"),
-        (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00", "<time>"),
+        (r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d[+-]\d\d:\d\d", "<time>"),
         (r"\b\d{16,19}\b", "<id>"),
         (r"\b[\d.]+ (kB|MB)|\b\d{2,3} B\b", "<size>"),
     ):

@@ -150,7 +150,11 @@ CALLS: Final[list[tuple[tuple[str, ...], str]]] = [
     ((*PROD, "cat", "db.order"), "Table does not exist: db.order. Did you mean db.orders?"),
     ((*PROD, "cat", "orders"), "'orders' is not a table's name: write namespace.name. Did you mean db.orders?"),
     ((*PROD, "cat", "db"), "'db' is not a table's name: write namespace.name. Did you mean db.orders or db.people?"),
-    ((*PROD, "compact", "db.*"), "'db.*' is a glob, and this command takes the name of one table: write namespace.name"),
+    (
+        (*PROD, "compact", "db.*"),
+        "'db.*' is a glob, and this command takes the name of one table: write namespace.name, or db.[*] for a table of that name",
+    ),
+    ((*PROD, "cat", "db.a[*]b"), "Table does not exist: db.a*b"),
     ((*PROD, "rotate_kek", "db.orders"), "No such command 'rotate_kek'. Did you mean rotate-kek?"),
     ((*PROD, "db.orders", "audit"), "No such command 'db.orders': a table's name stands after the command"),
     (
@@ -171,6 +175,7 @@ CALLS: Final[list[tuple[tuple[str, ...], str]]] = [
     ((*PROD, "doctor", "db..orders"), "'db..orders' has an empty part: write namespace.name"),
     ((*PROD, "accept", "", *ACCEPT), "the location of a metadata file is blank: write that of the table's newest metadata.json"),
     ((*PROD, "accept", "{home}", *ACCEPT), "{home} is a folder: write the location of the newest metadata.json in it"),
+    ((*PROD, "accept", "no.metadata.json", *ACCEPT), "there is no metadata file at no.metadata.json: look at what the one who"),
     ((*PROD, "accept", "orders.keys", *ACCEPT), "orders.keys: not readable as table metadata: it has no format-version"),
     ((*PROD, "accept", "s3://", *ACCEPT), "s3:// names no bucket: write s3://bucket/path"),
     (
@@ -206,7 +211,16 @@ CALLS: Final[list[tuple[tuple[str, ...], str]]] = [
     ),
     # places that are not there
     ((*PROD, "audit", "db.orders", "--html", "nowhere/page.html"), "there is no folder"),
-    ((*PROD, "audit", "db.orders", "--html", ""), "--html . is a folder: name a file"),
+    ((*PROD, "audit", "db.orders", "--html", ""), "--html . is blank or a folder: name a file"),
+    ((*PROD, "audit", "db.orders", "--html", "/proc/page.html"), "/proc/page.html: "),
+    (("hadoop-kms-token", "--token-file", " "), "the token file is blank or ends in a line break: write the path of a file alone"),
+    (
+        (*PROD, "hadoop-kms-key", "pii", "--master-key", "orders", "--key-file", " "),
+        "the key file is blank or ends in a line break: write the path of a file alone",
+    ),
+    (("encrypt-file", "rows.csv", " ", "--key-file", "orders.keys", "--key-id", "orders"), "the target is blank or a folder: name a file"),
+    (("share-keygen", "no/such/partner.key"), "No such file or directory: 'no/such/partner.key'"),
+    ((*PROD, "audit", "db.orders", "--html", " "), "is blank or a folder: name a file"),
     ((*PROD, "verify", "db.orders", "--resume-from", ""), ". is a folder: name a file"),
     ((*PROD, "cat", "db.orders", "--limit", "99999999999999999999"), "99999999999999999999 is not in the range 0<=x<=9223372036854775807"),
     ((*PROD, "accept", "\udcff", *ACCEPT), "a location holds half of a surrogate pair"),

@@ -7,7 +7,7 @@ import secrets
 import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import numpy as np
 import pyarrow as pa
@@ -17,7 +17,7 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import ConfigurationError, FormatError, KeyMismatchError, KeyNotFoundError, PlaintextRefusedError, TamperedFileError
-from tablecrypt.parquet import FileKeys, decrypt, encrypt, inspect, read_table, reencrypt, verify
+from tablecrypt.parquet import FileKeys, decrypt, encrypt, inspect, read_table, reencrypt, verify, write_table
 from tablecrypt.parquet.uniform import UniformParquetFile
 from tests.support import uniform_files
 from tests.support.modular_files import FOOTER_KEY, ID_KEY, Mode, encrypted, every_module, plain_file, reencrypted, sample_table
@@ -107,6 +107,13 @@ def test_what_is_not_the_verbs_input_is_refused_with_what_to_do() -> None:
         encrypt(17, io.BytesIO(), KEYS)
     with pytest.raises(ConfigurationError, match=r"no write\(\)"):
         encrypt(PLAINTEXT, 17, KEYS)
+
+
+@pytest.mark.parametrize("options", [{"compresion": "zstd"}, {"compression": "zst"}, {"version": "9"}, {"use_dictionary": 3}], ids=str)
+def test_options_that_pyarrow_refuses_are_refused_before_anything_is_written(options: dict[str, Any], tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="pyarrow cannot write these columns with these options as Parquet: "):
+        write_table(TABLE, tmp_path / "file", KEYS, **options)
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_corrupt_page_is_not_given_a_new_checksum() -> None:

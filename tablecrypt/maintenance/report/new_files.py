@@ -22,13 +22,18 @@ def check_new_file(path: Path, suffixes: Collection[str], replace: bool = False,
     Raises:
         ConfigurationError: it ends otherwise, is a folder or an existing file, or its folder is missing or cannot be written to.
     """
-    folder = path.absolute().parent
     if path.suffix.lower() not in suffixes:
         raise ConfigurationError(f"{path}: the name must end in {' or '.join(sorted(suffixes))}")
     if path.is_dir():
         raise ConfigurationError(f"{path} is a folder: name a file")
     if path.exists() and not replace:
         raise _exists(path, instead)
+    check_folder_of(path)
+
+
+def check_folder_of(path: Path) -> None:
+    """Refuse a path in whose folder no file can be written. ConfigurationError: it is missing, or cannot be written to."""
+    folder = path.absolute().parent
     if not folder.is_dir():
         raise ConfigurationError(f"{path}: there is no folder {folder}")
 

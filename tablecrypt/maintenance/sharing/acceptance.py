@@ -105,10 +105,14 @@ class SharedState:
 
     @classmethod
     def read(cls, inner: FileIO, location: str) -> SharedState:
-        """Read it. ConfigurationError where the metadata is not that of a share, or the location is none."""
+        """Read it. ConfigurationError where there is none, or none of a share, or the location is none."""
         check_metadata_location(location)
         check_reached(inner, location)
-        metadata = read_metadata_file(inner.new_input(location)).parse()
+        try:
+            metadata = read_metadata_file(inner.new_input(location)).parse()
+        except FileNotFoundError as error:
+            raise ConfigurationError(f"there is no metadata file at {location}: look at what the one who shares has sent") from error
+
         snapshot = metadata.current_snapshot()
         if not isinstance(metadata, EncryptedTableMetadata) or not isinstance(snapshot, EncryptedSnapshot) or len(metadata.snapshots) > 1:
             raise ConfigurationError(f"{location} is not the metadata of a share")

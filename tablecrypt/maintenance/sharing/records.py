@@ -20,7 +20,7 @@ from tablecrypt.arguments import checked_arguments
 from tablecrypt.errors import ConfigurationError, TablecryptError
 from tablecrypt.maintenance._key_commit import commit_keys
 from tablecrypt.maintenance.operation import moment_of, reload, require_encrypted
-from tablecrypt.printable import AsJson, counted, shown
+from tablecrypt.printable import AsJson, counted, local_moment, shown
 from tablecrypt.properties import SHARE
 from tablecrypt.table.shares import NamedRecord, ShareRecord, live_shares, new_record, readably_named
 from tablecrypt.table.table import EncryptedTable
@@ -172,7 +172,7 @@ class LiveShare:
     def __str__(self) -> str:
         """Return it for people."""
         rows = f" where {self.row_filter}" if self.row_filter else ""
-        files, since = counted(self.files, "file", "files"), self.since.isoformat(timespec="seconds")
+        files, since = counted(self.files, "file", "files"), local_moment(self.since)
         columns = "".join(f", with column {name} under {key_id}" for name, key_id in self.columns.items())
         return f"{self.share_uuid}: {files}{rows}{columns}, to {self.key_id} since {since}, at {self.location}"
 
