@@ -62,7 +62,7 @@ from pyiceberg.types import DoubleType, IcebergType
 
 from tablecrypt._bytes import ByteReader
 from tablecrypt.errors import ConfigurationError, FormatError, MissingExtraError
-from tablecrypt.manifests.avro_schema import from_avro_json, to_avro_json
+from tablecrypt.manifests.avro_schema import JAVA_SCHEMA_KEY, as_java_writes, from_avro_json, to_avro_json
 
 _RAW_DEFLATE: Final = -15
 _MAX_WINDOW: Final = 8 * 1024 * 1024
@@ -252,6 +252,8 @@ class AvroContainer(Generic[R]):
             raise FormatError(f"{location}: not an Avro file: it does not begin with {MAGIC!r}")
 
         self.metadata = self._frame.metadata_map()
+        if JAVA_SCHEMA_KEY in self.metadata and AVRO_SCHEMA_KEY in self.metadata:
+            self.metadata[AVRO_SCHEMA_KEY] = as_java_writes(self.metadata[AVRO_SCHEMA_KEY])
         self._sync = self._frame.take(SYNC_SIZE)
         self._codec = self._find_codec()
         self._left = max(_SMALL, _RATIO * len(data))

@@ -1,12 +1,15 @@
 """The JSON of an Avro schema, in both directions, where PyIceberg's own conversion does not meet what Iceberg Java writes and reads.
 
-PyIceberg converts field by field. Two things need the whole schema or a type that it does not know:
+PyIceberg converts field by field. These need the whole schema, a type that it does not know, or the writer:
 
 * A named type (fixed_16, uuid_fixed, decimal_9_2 ...) may be defined once in a schema; its later uses must be the bare name. PyIceberg
   repeats the definition, which Avro's Java parser refuses, and does not understand the bare name. A table partitioned by two UUID
   columns has it.
 * "timestamp-nanos" is written by PyIceberg but not read. As a partition value it is a plain long, nanoseconds since 1970, and is read
   as one.
+
+* Iceberg Java calls a value of fixed length "fixed" and writes it as "bytes", with its length in front; it reads no other form. Only UUIDs
+  and decimals are what it says of them. Its files have its own schema in their header beside Avro's.
 
 A few named records can stand for any number of types: with two fields of the record before it, each doubles them. They are counted as
 names are replaced, and refused where they are more than the text could spell out.
@@ -20,12 +23,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import Any
+from functools import lru_cache
+from typing import Any, Final
 
 from pyiceberg.schema import Schema
 from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
 from tablecrypt.errors import FormatError
+
+JAVA_SCHEMA_KEY: Final = "iceberg.schema"
+"""What only files that Iceberg Java wrote have in their header."""
 
 _PRIMITIVES = frozenset({"null", "boolean", "int", "long", "float", "double", "bytes", "string"})
 _NAMED = frozenset({"record", "fixed", "enum"})
@@ -58,6 +65,27 @@ def from_avro_json(text: str) -> Schema:
         raise
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise FormatError(f"the Avro schema cannot be read: {type(error).__name__}: {error}") from error
+
+
+@lru_cache(maxsize=64)
+def as_java_writes(text: str) -> str:
+    """Return the schema that the records of a file of Iceberg Java are written by, given the one in its header."""
+    if '"fixed"' not in text:
+        return text
+    try:
+        return json.dumps(_without_fixed(json.loads(text), set()), separators=(",", ":"))
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        # Whoever reads the schema says what is wrong with it.
+        return text
+
+
+def _without_fixed(avro_type: Any, names: set[str]) -> Any:
+    if isinstance(avro_type, str):
+        return "bytes" if avro_type in names else avro_type
+    if isinstance(avro_type, dict) and avro_type["type"] == "fixed" and "logicalType" not in avro_type:
+        names.add(avro_type["name"])
+        return "bytes"
+    return _map_children(avro_type, lambda child: _without_fixed(child, names))
 
 
 def _define_once(avro_type: Any, defined: set[str]) -> Any:

@@ -41,7 +41,16 @@ from tablecrypt.errors import FormatError, TamperedFileError
 from tablecrypt.parquet import thrift
 from tablecrypt.parquet.footer import described
 from tablecrypt.parquet.layout import Chunk, Span
-from tablecrypt.parquet.modules import CTR_OVERHEAD, GCM_OVERHEAD, LENGTH_BYTES, ModuleCipher, ModuleType, check_page, module_length
+from tablecrypt.parquet.modules import (
+    CTR_OVERHEAD,
+    GCM_OVERHEAD,
+    LENGTH_BYTES,
+    ModuleCipher,
+    ModuleType,
+    check_page,
+    module_length,
+    stated_length,
+)
 from tablecrypt.parquet.storage import Source
 from tablecrypt.parquet.structs import BloomFilterHeader, PageHeader, PageType
 from tablecrypt.parquet.thrift import FLAT
@@ -50,6 +59,8 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 PIECE_LENGTH: Final = 4 * 1024 * 1024
+LEVELS_IN_THE_CLEAR: Final = "pages of version 2 whose levels are left in the clear, as parquet-java writes them, are refused"
+"""Why a page of version 2 may not be a module: nothing authenticates that part of it."""
 
 _HEADER_GUESS: Final = 256
 _KNOWN_TYPES: Final = (PageType.DATA, PageType.DICTIONARY, PageType.DATA_V2)
@@ -239,10 +250,13 @@ def _read_encrypted(window: Window, chunk: Chunk, cipher: ModuleCipher, number: 
     body_type = ModuleType.DICTIONARY_PAGE if is_dictionary else ModuleType.DATA_PAGE
     what = ordinals.describe(body_type, number)
     least = CTR_OVERHEAD if cipher.ctr else GCM_OVERHEAD
-    length = module_length(window.peek(LENGTH_BYTES), window.left, what, location, least)
+    framing = window.peek(LENGTH_BYTES)
     # The length before a module is in the clear. The header, which is authentic, says what it has to be.
+    if header.page_type == PageType.DATA_V2 and len(framing) == LENGTH_BYTES and stated_length(framing) != header.body_length:
+        raise TamperedFileError(location, f"{what} is no module; {LEVELS_IN_THE_CLEAR}")
+    length = module_length(framing, window.left, what, location, least)
     if length != header.body_length:
-        raise TamperedFileError(location, f"{what} has {length} bytes, where its header says {header.body_length}{_hint(header)}")
+        raise TamperedFileError(location, f"{what} has {length} bytes, where its header says {header.body_length}")
 
     framed, body_span = window.take(length)
     suffix = ordinals.suffix(body_type, number)
@@ -260,13 +274,6 @@ def _read_encrypted(window: Window, chunk: Chunk, cipher: ModuleCipher, number: 
     _check_crc(page, framed, chunk)
 
     return page
-
-
-def _hint(header: StoredHeader) -> str:
-    """Why a page of version 2 may not be a module: parquet-java writes part of it in the clear, where nothing authenticates it."""
-    if header.page_type != PageType.DATA_V2:
-        return ""
-    return "; pages of version 2 whose levels are left in the clear, as parquet-java writes them, are refused"
 
 
 def _checksum(stored: Buffer) -> int:

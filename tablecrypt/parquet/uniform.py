@@ -44,7 +44,7 @@ from tablecrypt.crypto.aes_gcm import TAG_LENGTH
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import ConfigurationError, FormatError, TablecryptError, TamperedFileError
 from tablecrypt.files.encrypting_file_io import is_local
-from tablecrypt.parquet.chunk_modules import read_pages
+from tablecrypt.parquet.chunk_modules import LEVELS_IN_THE_CLEAR, read_pages
 from tablecrypt.parquet.file_keys import FileKeys
 from tablecrypt.parquet.footer import (
     ENCRYPTED_MAGIC,
@@ -449,20 +449,23 @@ class UniformParquetFile:
         # Arrow says only that it cannot decrypt: the magics tell a plaintext file that was put in place from a changed one.
         if not head == tail == ENCRYPTED_MAGIC:
             return foreign_end(head, tail, self.location)
-        if self._is_authentic():
+        refusal = self._refusal_of_pages()
+        if refusal is None:
             return FormatError(f"{self.location}: {part} are what was written, and Arrow cannot decode them: {error}")
+        if LEVELS_IN_THE_CLEAR in str(refusal):
+            return refusal
         return TamperedFileError(self.location, f"{part} cannot be authenticated: the bytes were changed, or the key is another file's")
 
-    def _is_authentic(self) -> bool:
-        """Whether all pages of a file without protected columns authenticate: Arrow fails on others as on those that it cannot decode."""
+    def _refusal_of_pages(self) -> TablecryptError | None:
+        """Why pages of a file without protected columns do not authenticate, if so: Arrow fails as on those that it cannot decode."""
         keys = FileKeys.of_table_file(self._key_metadata)
         try:
             for chunk in encrypted_layout(source_of(self._file, self.location), keys).chunks():
                 for _ in read_pages(chunk):
                     pass
-        except TablecryptError:
-            return False
-        return True
+        except TablecryptError as refusal:
+            return refusal
+        return None
 
 
 class UniformParquetWriter:

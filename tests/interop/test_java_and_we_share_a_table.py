@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 from pyiceberg.exceptions import ValidationException
+from pyiceberg.expressions import In, IsNull
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
@@ -24,7 +25,7 @@ from pyiceberg.transforms import (
     TruncateTransform,
     YearTransform,
 )
-from pyiceberg.types import DecimalType, LongType, NestedField, StringType, TimestamptzType
+from pyiceberg.types import DecimalType, FixedType, LongType, NestedField, StringType, TimestamptzType
 
 from tablecrypt_catalog import EncryptedSqlCatalog
 from tests.support.compare import assert_same_rows
@@ -158,6 +159,23 @@ def test_java_reads_every_partition_transform(java: JavaOracle, catalog: Encrypt
     sides = Sides(java, table, f"db.partition_{name.replace(' ', '_')}")
     append_in_java(sides, orders(30, 10))
     sides.assert_equal(every_snapshot=True)
+
+
+def test_partitions_of_fixed_bytes_that_java_wrote_are_read(java: JavaOracle, catalog: EncryptedSqlCatalog) -> None:
+    """Java reads none that are written as the specification says."""
+    schema = Schema(NestedField(1, "id", LongType()), NestedField(2, "code", FixedType(3)), NestedField(3, "note", StringType()))
+    codes = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "code"))
+    table = catalog.create_table("db.codes", schema, partition_spec=codes, properties={"encryption.key-id": MASTER_KEY})
+    written = [b"\xff\x00\x80", b"\x06\x00\x01", None]
+    rows = pa.table({"id": [1, 2, 3], "code": pa.array(written, pa.binary(3)), "note": [CANARY] * 3})
+    sides = Sides(java, table, "db.codes")
+    append_in_java(sides, rows)
+    sides.assert_equal()
+
+    assert sides.table.scan().count() == 3
+    for row in rows.to_pylist():
+        condition = IsNull(term="code") if row["code"] is None else In(term="code", literals=[row["code"]])
+        assert sides.table.scan(condition).to_arrow().to_pylist() == [row]
 
 
 def test_java_reads_every_type_that_spark_has(java: JavaOracle, catalog: EncryptedSqlCatalog) -> None:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyiceberg.schema import Schema
 from pyiceberg.typedef import Record
-from pyiceberg.types import DoubleType, FixedType, LongType, NestedField, StringType, StructType, TimestampNanoType, UUIDType
+from pyiceberg.types import BinaryType, DoubleType, FixedType, LongType, NestedField, StringType, StructType, TimestampNanoType, UUIDType
 
 from tablecrypt.errors import FormatError
 from tablecrypt.manifests.avro_container import AvroContainer, RecordTypes
@@ -195,3 +195,19 @@ def test_as_many_columns_are_read_as_a_schema_spells_out() -> None:
     short = [{"name": f"{at:x}", "field-id": 4, "type": kind} for at, kind in enumerate(["int", nested] * 100)]
     shortest = json.dumps({"type": "record", "name": "r", "fields": short}, separators=(",", ":"))
     assert len(from_avro_json(shortest).fields) == 200
+
+
+@pytest.mark.parametrize("is_javas", [False, True])
+def test_java_writes_its_fixed_values_with_their_length_in_front(is_javas: bool) -> None:
+    """And says in the schema that they have none. UUIDs it writes as it says."""
+    schema = Schema(NestedField(1, "f", FixedType(3)), NestedField(2, "again", FixedType(3)), NestedField(3, "u", UUIDType()))
+    metadata: dict[str, str | bytes] = {"avro.schema": to_avro_json(schema, "r"), "avro.codec": "null"}
+    if is_javas:
+        metadata["iceberg.schema"] = "{}"
+    some, length = b"\x02", varint(3) if is_javas else b""
+    body = some + length + b"\x06\xff\x80" + some + length + b"\x00\x00\x00" + some + bytes(16)
+    bytes_of_any_length = Schema(NestedField(1, "f", BinaryType()), NestedField(2, "again", BinaryType()), NestedField(3, "u", UUIDType()))
+    types = RecordTypes[Record](bytes_of_any_length if is_javas else schema, {-1: Record}, {})
+
+    [record] = AvroContainer(header(metadata) + varint(1) + text(body) + SYNC, "s3://b/m.avro", types)
+    assert [record[0], record[1]] == [b"\x06\xff\x80", b"\x00\x00\x00"]

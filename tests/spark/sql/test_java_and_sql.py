@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tablecrypt.errors import TamperedFileError
 from tests.spark.conftest import Lake
 from tests.support.aws import AwsServer
 from tests.support.compare import assert_same_rows
@@ -96,6 +97,22 @@ def test_java_and_sql_read_and_change_what_the_other_wrote(
     assert dict(zip(again["id"].to_pylist(), again["_row_id"].to_pylist(), strict=True)).items() >= {
         (row["id"], row["_row_id"]) for row in changed.to_pylist() if row["id"] != 40
     }
+
+
+def test_pages_whose_levels_java_leaves_in_the_clear_are_read_by_nobody_here(
+    spark: SparkSession, prod: Lake, java: JavaOracle, new_name: str
+) -> None:
+    """Nothing authenticates the levels, which say what is null and which row a value is of."""
+    java.sql("CREATE NAMESPACE IF NOT EXISTS h.with_sql")
+    properties = "'format-version' = '3', 'encryption.key-id' = 'alias/orders', 'write.parquet.page-version' = 'v2'"
+    java.sql(f"CREATE TABLE h.with_sql.levels (id bigint, note string) USING iceberg TBLPROPERTIES ({properties})")
+    java.sql(f"INSERT INTO h.with_sql.levels SELECT id, if(id % 2 = 0, '{CANARY}', NULL) FROM range(100)")
+    table = prod.catalog.register_table(new_name, java.metadata_location("with_sql.levels"))
+
+    with pytest.raises(TamperedFileError, match="pages of version 2 whose levels are left in the clear"):
+        table.scan().to_arrow()
+    with pytest.raises(Exception, match="pages of version 2, whose levels parquet-java leaves in the clear"):
+        spark.table(f"prod.{new_name}").collect()
 
 
 OVERWRITES: Final = {

@@ -101,9 +101,9 @@ public class CheckedFileSystem extends FileSystem {
     return store.getFileStatus(stored);
   }
 
-  private static FSDataInputStream opened(FSDataInputStream in, long length, Path stored) throws IOException {
+  private FSDataInputStream opened(FSDataInputStream in, long length, Path stored) throws IOException {
     try {
-      return new FSDataInputStream(new CheckedStream(in, length, stored.toString()));
+      return new FSDataInputStream(new CheckedStream(in, length, stored.toString(), ReadKeys.of(getConf(), stored)));
     } catch (IOException error) {
       in.close();
       throw error;

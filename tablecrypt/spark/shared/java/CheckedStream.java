@@ -1,16 +1,28 @@
 package tablecrypt.jvm;
 
 import java.io.ByteArrayInputStream;
+import java.io.ByteArrayOutputStream;
 import java.io.EOFException;
 import java.io.IOException;
+import java.util.Iterator;
 import java.util.List;
 import java.util.function.IntFunction;
 import org.apache.hadoop.fs.FSDataInputStream;
 import org.apache.hadoop.fs.FSInputStream;
 import org.apache.hadoop.fs.FileRange;
 import org.apache.hadoop.fs.StreamCapabilities;
+import org.apache.parquet.crypto.AesCipher;
+import org.apache.parquet.crypto.AesMode;
+import org.apache.parquet.crypto.FileDecryptionProperties;
+import org.apache.parquet.crypto.ModuleCipherFactory;
 import org.apache.parquet.crypto.ParquetCryptoRuntimeException;
+import org.apache.parquet.format.AesGcmV1;
+import org.apache.parquet.format.ColumnChunk;
 import org.apache.parquet.format.EncryptionAlgorithm;
+import org.apache.parquet.format.FileMetaData;
+import org.apache.parquet.format.PageEncodingStats;
+import org.apache.parquet.format.PageType;
+import org.apache.parquet.format.RowGroup;
 import org.apache.parquet.format.Util;
 
 /**
@@ -20,6 +32,8 @@ import org.apache.parquet.format.Util;
  *        from storage             from memory: the very bytes that were checked
  *
  * FileCryptoMetaData is plaintext and says by which algorithm pages are encrypted. Parquet believes it; a table's files are AES_GCM_V1 alone.
+ * Parquet also believes the levels of data pages of version 2, which it leaves in the clear: who changes them turns values into nulls and
+ * gives values to other rows. The footer says in which columns there are such pages.
  */
 public class CheckedStream extends FSInputStream implements StreamCapabilities {
   private static final int TAIL_LENGTH = 8;
@@ -37,7 +51,7 @@ public class CheckedStream extends FSInputStream implements StreamCapabilities {
   private final long[] count;
   private long position = 0;
 
-  CheckedStream(FSDataInputStream stored, long length, String location) throws IOException {
+  CheckedStream(FSDataInputStream stored, long length, String location, FileDecryptionProperties keys) throws IOException {
     this.stored = stored;
     this.length = length;
     this.location = location;
@@ -45,7 +59,7 @@ public class CheckedStream extends FSInputStream implements StreamCapabilities {
     endStart = length - end.length;
     long[] given = (long[]) COUNT.get();
     count = given == null ? new long[1] : given;
-    check();
+    check(keys);
   }
 
   /** Have the streams that this thread opens from now on count what they read; null: nowhere. */
@@ -83,10 +97,10 @@ public class CheckedStream extends FSInputStream implements StreamCapabilities {
     return whole;
   }
 
-  private void check() throws IOException {
+  private void check(FileDecryptionProperties keys) throws IOException {
+    ByteArrayInputStream content = new ByteArrayInputStream(end, 0, end.length - TAIL_LENGTH);
     EncryptionAlgorithm algorithm;
     try {
-      ByteArrayInputStream content = new ByteArrayInputStream(end, 0, end.length - TAIL_LENGTH);
       algorithm = Util.readFileCryptoMetaData(content).getEncryption_algorithm();
     } catch (IOException malformed) {
       throw refusal("has malformed file crypto metadata");
@@ -99,6 +113,38 @@ public class CheckedStream extends FSInputStream implements StreamCapabilities {
     byte[] unique = algorithm.getAES_GCM_V1().getAad_file_unique();
     if (unique == null || unique.length != AAD_FILE_UNIQUE_LENGTH) {
       throw refusal("has an aad_file_unique of another length than " + AAD_FILE_UNIQUE_LENGTH + " bytes");
+    }
+    checkPages(footer(content, algorithm.getAES_GCM_V1(), keys));
+  }
+
+  private static FileMetaData footer(ByteArrayInputStream encrypted, AesGcmV1 algorithm, FileDecryptionProperties keys) throws IOException {
+    byte[] prefix = keys.getAADPrefix() == null ? algorithm.getAad_prefix() : keys.getAADPrefix();
+    ByteArrayOutputStream aad = new ByteArrayOutputStream();
+    if (prefix != null) {
+      aad.write(prefix);
+    }
+    aad.write(algorithm.getAad_file_unique());
+    byte[] footerAad = AesCipher.createFooterAAD(aad.toByteArray());
+    return Util.readFileMetaData(encrypted, ModuleCipherFactory.getDecryptor(AesMode.GCM, keys.getFooterKey()), footerAad);
+  }
+
+  private void checkPages(FileMetaData footer) {
+    for (Iterator groups = footer.getRow_groups().iterator(); groups.hasNext(); ) {
+      for (Iterator chunks = ((RowGroup) groups.next()).getColumns().iterator(); chunks.hasNext(); ) {
+        checkPages((ColumnChunk) chunks.next());
+      }
+    }
+  }
+
+  /** Every writer that leaves levels in the clear says of which versions its pages are. Columns under keys of their own are not read here. */
+  private void checkPages(ColumnChunk chunk) {
+    if (!chunk.isSetMeta_data() || !chunk.getMeta_data().isSetEncoding_stats()) {
+      return;
+    }
+    for (Iterator kinds = chunk.getMeta_data().getEncoding_stats().iterator(); kinds.hasNext(); ) {
+      if (((PageEncodingStats) kinds.next()).getPage_type() == PageType.DATA_PAGE_V2) {
+        throw refusal("has pages of version 2, whose levels parquet-java leaves in the clear, so nothing authenticates them");
+      }
     }
   }
 

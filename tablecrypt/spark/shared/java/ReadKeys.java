@@ -12,7 +12,12 @@ public class ReadKeys implements DecryptionPropertiesFactory {
   public static final String READ = "tablecrypt.read";
 
   public FileDecryptionProperties getFileDecryptionProperties(Configuration conf, Path path) {
-    byte[] key = DriverClient.key(conf.get(ENDPOINT), conf.get(READ), CheckedFileSystem.stored(path).toString());
+    return of(conf, CheckedFileSystem.stored(path));
+  }
+
+  /** The key and the AAD prefix of a stored file. */
+  static FileDecryptionProperties of(Configuration conf, Path stored) {
+    byte[] key = DriverClient.key(conf.get(ENDPOINT), conf.get(READ), stored.toString());
     int keyEnd = 1 + key[0];
     FileDecryptionProperties.Builder builder = FileDecryptionProperties.builder().withFooterKey(Arrays.copyOfRange(key, 1, keyEnd));
     if (keyEnd < key.length) {

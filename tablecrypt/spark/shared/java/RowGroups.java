@@ -55,7 +55,7 @@ class RowGroups {
 
   private static ParquetProperties properties(WriteJob job) {
     return ParquetProperties.builder()
-        // Arrow does not encrypt the levels of data pages of version 2, so no encrypted table has any (parquet_properties.py).
+        // This writer leaves the levels of data pages of version 2 in the clear: CheckedStream reads no such file.
         .withWriterVersion(ParquetProperties.WriterVersion.PARQUET_1_0)
         .withPageSize((int) job.number("parquet.page.size"))
         .withPageRowCountLimit((int) job.number("parquet.page.row.count.limit"))
