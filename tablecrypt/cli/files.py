@@ -74,7 +74,11 @@ def encrypt_file(
     stream, as does a pipe; SOURCE - is stdin. The file's fresh key is written to TARGET.key.json, wrapped under the master key: keep both
     files. SOURCE does not change.
     """
-    source = Path("/dev/stdin") if str(source) == "-" else source
+    if str(source) == "-":
+        # What is opened next would get the number of a closed stdin, and be encrypted in its place.
+        if sys.stdin is None:
+            raise ConfigurationError("the source is -, and stdin is closed: pipe the file in, or name it")
+        source = Path("/dev/stdin")
     _check_target(target, {"the source": source, "the key file": key_file})
     # Parquet is read from its end, and a pipe has none yet.
     if file_format == "parquet" and not source.is_file():

@@ -201,6 +201,13 @@ def test_a_file_that_is_there_is_kept_without_force(stream: Path, keys: tuple[st
     assert target.read_bytes() != before
 
 
+def test_a_closed_stdin_is_not_taken_for_an_empty_file(tmp_path: Path, keys: tuple[str, ...]) -> None:
+    target = tmp_path / "a.ags1"
+
+    assert "stdin is closed" in refused(in_shell('"$@" <&-', "encrypt-file", "-", str(target), *keys))
+    assert not target.exists()
+
+
 def test_force_replaces_neither_what_is_read_nor_a_key(stream: Path, keys: tuple[str, ...], tmp_path: Path) -> None:
     target, named_as_a_key, link = encrypted(stream, keys), tmp_path / "a.key.json", tmp_path / "link"
     named_as_a_key.write_text("{}")

@@ -18,7 +18,7 @@ from pyiceberg.transforms import BucketTransform
 from pyiceberg.types import DoubleType, ListType, LongType, MapType, NestedField, StringType, StructType
 
 from tablecrypt.errors import ConfigurationError, KeyNotFoundError, KmsAccessDeniedError, MasterKeyRefusedError
-from tablecrypt.maintenance import audit, reencrypt, relocate, share, verify
+from tablecrypt.maintenance import audit, reencrypt, relocate, share, unshare, verify
 from tablecrypt.maintenance.reachable import FileKind, reachable_files
 from tablecrypt.maintenance.runner import LocalRunner
 from tablecrypt.maintenance.sharing.plan import plan_share
@@ -335,6 +335,15 @@ def test_matching_rows_of_files_that_hold_others_are_written_once_and_keep_their
     assert not written & set(record.files)
     assert verify(theirs).is_good
     assert [finding for each in audit(theirs).tables for finding in each.findings] == []
+
+
+def test_the_end_of_a_share_of_copies_alone_asks_for_nothing_more(catalog: EncryptedSqlCatalog, partner: Partner) -> None:
+    table = new_table(catalog, appends=[rows(0)], properties=MERGE_ON_READ)
+    result = share(table, partner.key_id, partner.location, "id < 5", rewrite=True)
+
+    ended = unshare(table, result.share_uuid)
+    assert (ended.files, ended.advice) == ((), "")
+    assert ended.summary().endswith(f"which names copies alone: {partner.key_id} opened no file of the table.")
 
 
 @pytest.mark.parametrize("kind", ["position", "equality"])

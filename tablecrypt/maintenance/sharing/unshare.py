@@ -74,6 +74,8 @@ class Unshared(OperationResult):
         ended = f"{self._did('Ended', 'Would end')} share {self.share_uuid} of {self.table}"
         if not self.location:
             return f"{ended}, whose record is lost: its metadata is wherever it was put, and still opens."
+        if not self.files:
+            return f"{ended}, which names copies alone: {self.key_id} opened no file of the table."
         given = f"the keys of {counted(len(self.files), 'file', 'files')} that {self.key_id} opened are known to whoever kept them"
         return f"{ended}; {given}."
 
@@ -110,7 +112,7 @@ def unshare(table: Table, share: str, only_forget: bool = False, dry_run: bool =
     result = Unshared(
         *(name_of(fresh), dry_run, record.share_uuid, record.key_id, record.location),
         files=record.all_files,
-        advice=_advice(fresh, record, dry_run),
+        advice=_advice(fresh, record, dry_run) if record.all_files else "",
     )
     if not only_forget:
         states = _states(fresh, record)
