@@ -59,12 +59,14 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 PIECE_LENGTH: Final = 4 * 1024 * 1024
-LEVELS_IN_THE_CLEAR: Final = "pages of version 2 whose levels are left in the clear, as parquet-java writes them, are refused"
-"""Why a page of version 2 may not be a module: nothing authenticates that part of it."""
 
 _HEADER_GUESS: Final = 256
 _KNOWN_TYPES: Final = (PageType.DATA, PageType.DICTIONARY, PageType.DATA_V2)
 _LONGEST_BLOOM_FILTER_HEADER: Final = 64
+
+
+class LevelsInTheClearError(TamperedFileError):
+    """A page of version 2 that is no module as a whole: nothing authenticates which of its values are null."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,7 +255,8 @@ def _read_encrypted(window: Window, chunk: Chunk, cipher: ModuleCipher, number: 
     framing = window.peek(LENGTH_BYTES)
     # The length before a module is in the clear. The header, which is authentic, says what it has to be.
     if header.page_type == PageType.DATA_V2 and len(framing) == LENGTH_BYTES and stated_length(framing) != header.body_length:
-        raise TamperedFileError(location, f"{what} is no module; {LEVELS_IN_THE_CLEAR}")
+        refused = "pages of version 2 whose levels are left in the clear, as parquet-java writes them, are refused"
+        raise LevelsInTheClearError(location, f"{what} is no module; {refused}")
     length = module_length(framing, window.left, what, location, least)
     if length != header.body_length:
         raise TamperedFileError(location, f"{what} has {length} bytes, where its header says {header.body_length}")

@@ -44,7 +44,7 @@ from tablecrypt.crypto.aes_gcm import TAG_LENGTH
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import ConfigurationError, FormatError, TablecryptError, TamperedFileError
 from tablecrypt.files.encrypting_file_io import is_local
-from tablecrypt.parquet.chunk_modules import LEVELS_IN_THE_CLEAR, read_pages
+from tablecrypt.parquet.chunk_modules import LevelsInTheClearError, read_pages
 from tablecrypt.parquet.file_keys import FileKeys
 from tablecrypt.parquet.footer import (
     ENCRYPTED_MAGIC,
@@ -393,7 +393,8 @@ class UniformParquetFile:
         self._check_head()
         reader = self._opened(self._file, coded=coded)
         # The key of any other column may not be at hand, and Arrow cannot tell that from a changed file.
-        leaves = [number for number, path in enumerate(reader.column_paths) if path[0] in request.columns]
+        asked = set(request.columns)
+        leaves = [number for number, path in enumerate(reader.column_paths) if path[0] in asked]
         stored = with_dictionaries(self.schema, coded)
         schema = pa.schema([stored.field(name) for name in request.columns], stored.metadata)
 
@@ -452,7 +453,7 @@ class UniformParquetFile:
         refusal = self._refusal_of_pages()
         if refusal is None:
             return FormatError(f"{self.location}: {part} are what was written, and Arrow cannot decode them: {error}")
-        if LEVELS_IN_THE_CLEAR in str(refusal):
+        if isinstance(refusal, LevelsInTheClearError):
             return refusal
         return TamperedFileError(self.location, f"{part} cannot be authenticated: the bytes were changed, or the key is another file's")
 

@@ -367,6 +367,7 @@ def _stream(scan: Scan, projected: Schema, tasks: Iterable[FileScanTask], dictio
 def _table(batches: Iterable[pa.RecordBatch], projected: Schema) -> pa.Table:
     tables = [pa.Table.from_batches([batch]) for batch in batches]
     if not tables:
+        # Arrow's own empty_table() makes no column with uuids in lists, maps or structs.
         return pa.Table.from_batches([], schema_to_pyarrow(projected, include_field_ids=False))
     # Files may hold the same column as string or large_string, which only the permissive mode puts into one.
     return pa.concat_tables(tables, promote_options="permissive")

@@ -469,12 +469,12 @@ class EncryptedProducer(ProducerAdapter):
 
     def _updates(self, snapshot: EncryptedSnapshot, new_key: NewManifestListKey, columns: Iterable[EncryptedKey]) -> UpdatesAndRequirements:
         # A summary that names partitions is plaintext, and the column that they are made of may be protected by now.
-        fits_protection = self.added_data_files or PARTITION_SUMMARY_PROP in cast("Summary", snapshot.summary).additional_properties
+        holds_values = self.added_data_files or PARTITION_SUMMARY_PROP in cast("Summary", snapshot.summary).additional_properties
         updates: tuple[TableUpdate, ...] = (
             *added_keys((*new_key.added, *columns)),
             AddEncryptedSnapshotUpdate(
                 snapshot=snapshot,
-                written_under=self.written_under if fits_protection else None,
+                written_under=self.written_under if holds_values else None,
                 picked_from=self.picked_from,
             ),
         )
