@@ -107,6 +107,9 @@ def s3_properties(endpoint: str) -> dict[str, str]:
         "s3.session-token": CREDENTIALS["AWS_SESSION_TOKEN"],
         "s3.region": REGION,
         "s3.force-virtual-addressing": "false",
+        # Arrow gives up after three seconds without a byte, which the server takes now and then on a busy machine.
+        "s3.connect-timeout": "60",
+        "s3.request-timeout": "60",
     }
 
 
