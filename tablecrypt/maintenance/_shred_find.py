@@ -156,7 +156,7 @@ class _Reader:
         # Most files have the layout of the one before, which is then not derived again.
         if _parts_of_layout(metadata) != _parts_of_layout(self._layout[0]):
             self._layout = (metadata.without_history(), metadata.stated_layout)
-        return snapshot.bound_to(own, self._layout[1])
+        return snapshot.bound_to(own, self._layout[1].read_with(snapshot.schema_id))
 
 
 def _parts_of_layout(metadata: EncryptedTableMetadata) -> tuple[object, ...]:

@@ -42,10 +42,14 @@ name. So each is compared where both say something of it:
 
     partition spec    that of the header's id is in the metadata, with the same fields (source, id, name, transform)
     schema            where the metadata still has one of the header's schema-id, it is the same in every field
-    current schema    the type of each column is that of the header, or one that it may be promoted to
+    types             the type of each column in the schema that the rows are read with is that of the header, or one that it may be
+                      promoted to. The current snapshot is read with the current schema, another one with the schema that it names.
 
 A header's schema is that of its time. Expiry may have removed it from the metadata, and a table may have a newer one that no manifest
 knows: then only the types are compared. A header without schema-id, of older Java, is compared like one whose schema was removed.
+
+Iceberg Java's CREATE OR REPLACE TABLE gives a column the field id that one of its name had, whatever its type: so the current schema may
+have a type that no older snapshot can be read with.
 
 Equal headers are compared once: a table of thousands of manifests has a few.
 
@@ -61,6 +65,7 @@ import json
 import re
 import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias
 
@@ -366,7 +371,7 @@ def _tagged(tag: bytes, content: bytes) -> bytes:
 
 
 class StatedLayout:
-    """The schemas and partition specs of one version of a table's metadata. Used by many threads."""
+    """The schemas and partition specs of one version of a table's metadata, and which schema rows are read with. Used by many threads."""
 
     def __init__(
         self, schemas: Iterable[Schema], current_schema_id: int, specs: Iterable[PartitionSpec], table: StatedTable | None = None
@@ -378,10 +383,23 @@ class StatedLayout:
         """
         self.table = table
         self._schemas = {schema.schema_id: schema for schema in schemas}
-        self._current_schema_id = current_schema_id
+        self._read_with = current_schema_id
         self._specs = {spec.spec_id: spec for spec in specs}
         self._agreeing: set[tuple[str | None, ...]] = set()
         self._checked: set[str] = set()
+        self._by_schema = {current_schema_id: self}
+
+    def read_with(self, schema_id: int | None) -> StatedLayout:
+        """Return this layout for manifests whose rows are read with another of its schemas; itself where it has none of that id."""
+        if schema_id is None or schema_id not in self._schemas:
+            return self
+
+        if schema_id not in self._by_schema:
+            other = copy(self)
+            # What agreed with one schema need not agree with another.
+            other._read_with, other._agreeing, other._checked = schema_id, set(), set()
+            self._by_schema.setdefault(schema_id, other)
+        return self._by_schema[schema_id]
 
     def check(self, header: Mapping[str, str], spec_id: int, location: str) -> None:
         """Compare the header of one manifest.
@@ -432,19 +450,37 @@ class StatedLayout:
                 f"schema {schema_id} of the table metadata is not the one in the authenticated manifest: {_difference(written, stated)}",
             )
 
-        current = self._schemas.get(self._current_schema_id)
-        if current is None or current is stated:
+        read_with = self._schemas.get(self._read_with)
+        if read_with is None or read_with is stated:
             return
 
-        types = {field_id: each for field_id, _, each in _named_types(written.as_struct())}
+        if (other := other_type(written, read_with)) is not None:
+            raise TamperedFileError(
+                location,
+                f"column {other.name} ({other.field_id}) is {other.before} in the manifest, but {other.now} in the table metadata",
+            )
 
-        for field_id, name, now in _named_types(current.as_struct()):
-            # A column that the manifest does not have is newer than it.
-            before = types.get(field_id, now)
-            if not (_may_become(before, now) or _may_become(now, before)):
-                raise TamperedFileError(
-                    location, f"column {name} ({field_id}) is {before} in the manifest, but {now} in the table metadata"
-                )
+
+@dataclass(frozen=True)
+class OtherType:
+    """A column whose types in two schemas neither may become the other."""
+
+    field_id: int
+    name: str
+    before: IcebergType
+    now: IcebergType
+
+
+def other_type(before: Schema, now: Schema) -> OtherType | None:
+    """Return the first column of another type, with its name of now; None where rows of one schema can be read with the other."""
+    types = {field_id: each for field_id, _, each in _named_types(before.as_struct())}
+
+    for field_id, name, is_now in _named_types(now.as_struct()):
+        # A column that is in one of them alone is new or dropped.
+        was = types.get(field_id, is_now)
+        if not (_may_become(was, is_now) or _may_become(is_now, was)):
+            return OtherType(field_id, name, was, is_now)
+    return None
 
 
 def _read(location: str, what: str, read: Callable[[], Any]) -> Any:

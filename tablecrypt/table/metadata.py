@@ -52,7 +52,7 @@ from contextlib import contextmanager
 from copy import copy, deepcopy
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Final, NoReturn, Self, TypeAlias
+from typing import Any, Final, NoReturn, Self, TypeAlias, cast
 
 from pydantic import Field, PrivateAttr, field_serializer, model_validator
 from pyiceberg.exceptions import ValidationError
@@ -82,7 +82,7 @@ from tablecrypt.keys.key_ring import EncryptedKey, KeyRing, entries_with_copies,
 from tablecrypt.keys.nested_columns import field_ids
 from tablecrypt.manifests.entries import known_manifest_list
 from tablecrypt.manifests.manifest_list import ManifestList, ManifestListHeader, read_manifest_list
-from tablecrypt.manifests.table_state import StatedLayout, StatedTable
+from tablecrypt.manifests.table_state import OtherType, StatedLayout, StatedTable, other_type
 from tablecrypt.table._pyiceberg.statistics import AnyStatisticsFile
 from tablecrypt.table._pyiceberg.transactions import private_attributes, replace_counts
 from tablecrypt.table.canonical_metadata import unknown_keys
@@ -260,13 +260,17 @@ class EncryptedTableMetadata(TableMetadataV3):
     def _bind_snapshots(self) -> Self:
         # In place, as the model is frozen: the list is this model's own. Copies of 10,000 snapshots would take half of the time of a load.
         ring, layout = self.key_ring, self.stated_layout
-        self.snapshots[:] = [snapshot.first_bound_to(ring, layout) for snapshot in self.snapshots]
+        self.snapshots[:] = [snapshot.first_bound_to(ring, self._layout_of(snapshot, layout)) for snapshot in self.snapshots]
         return self
+
+    def _layout_of(self, snapshot: Snapshot, layout: StatedLayout) -> StatedLayout:
+        # As PyIceberg reads them: the current snapshot with the current schema, another with its own.
+        return layout if snapshot.snapshot_id == self.current_snapshot_id else layout.read_with(snapshot.schema_id)
 
     def as_read(self) -> Self:
         """Return this metadata as it will be read once it is written. Updates leave older snapshots with the keys that they had before."""
         ring, layout = self.key_ring, self.stated_layout
-        snapshots = [snapshot.bound_to(ring, layout) for snapshot in self.snapshots]
+        snapshots = [snapshot.bound_to(ring, self._layout_of(snapshot, layout)) for snapshot in self.snapshots]
         return self.model_copy(update={"snapshots": snapshots, "properties": dict(self.properties)})
 
     def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Self:
@@ -329,6 +333,35 @@ class EncryptedTableMetadata(TableMetadataV3):
         left_out = {*(exclude or ()), *(() if self.encryption_keys else ("encryption_keys",))}
         with interruptible():
             return IcebergBaseModel.model_dump_json(self, exclude_none=exclude_none, exclude=left_out, by_alias=by_alias, **kwargs)
+
+
+def check_types(metadata: TableMetadata, snapshot_id: int | None) -> None:
+    """Check that the current schema reads a snapshot, so that it can be current and that rows can be written on top of it.
+
+    Raises:
+        ConfigurationError: a column of the snapshot's own schema has a type there that has nothing to do with that of now.
+    """
+    if (other := _other_type_at(metadata, snapshot_id)) is not None:
+        raise ConfigurationError(
+            f"{metadata.location}: column {other.name} is {other.before} in snapshot {snapshot_id}, and {other.now} since the table was "
+            "replaced, which it cannot be read as. Read that snapshot by its id or branch, or write its rows to another table"
+        )
+
+
+def readable_at(metadata: TableMetadata, snapshot_id: int | None) -> TableMetadata:
+    """Return the metadata that a snapshot's rows are looked for by: that of now, with the snapshot's own schema if types are others now."""
+    # A filter names columns as they are named now, as in PyIceberg, unless it cannot compare with the values that are there.
+    if snapshot_id is None or _other_type_at(metadata, snapshot_id) is None:
+        return metadata
+    return metadata.model_copy(update={"current_schema_id": cast("Snapshot", metadata.snapshot_by_id(snapshot_id)).schema_id})
+
+
+def _other_type_at(metadata: TableMetadata, snapshot_id: int | None) -> OtherType | None:
+    snapshot = None if snapshot_id is None else metadata.snapshot_by_id(snapshot_id)
+    if snapshot is None or snapshot.schema_id is None or snapshot.schema_id == metadata.current_schema_id:
+        return None
+    own = metadata.schema_by_id(snapshot.schema_id)
+    return None if own is None else other_type(own, metadata.schema())
 
 
 def encrypted_metadata(plain: TableMetadata) -> EncryptedTableMetadata:

@@ -49,6 +49,7 @@ from tablecrypt.table.datasets.dataset import EncryptedDataset
 from tablecrypt.table.filters import fitted
 from tablecrypt.table.foreign_engines import ScanForOthers
 from tablecrypt.table.lineage import LINEAGE_FIELDS, ROW_ID, with_lineage
+from tablecrypt.table.metadata import readable_at
 from tablecrypt.table.planning import EncryptedFileScanTask, PlanCounts, ScanPlanner, listed_manifests
 from tablecrypt.table.protection.policy import check_names_in
 from tablecrypt.table.protection.visible_columns import ERROR, MASK, refuse_masks_to_engine
@@ -156,6 +157,7 @@ class EncryptedDataScan(_ReadByEngines, DataScan):
         _check_limit(self.limit)
         _check_options(self.options)
         check_switches(case_sensitive=self.case_sensitive)
+        self.table_metadata = readable_at(self.table_metadata, self.snapshot_id)
         self.row_filter = fitted(self.row_filter, self.table_metadata.schema(), self.case_sensitive)
 
     # `update` makes a scan of the parameters that it finds in the signature.

@@ -26,6 +26,7 @@ from pyiceberg.table.update import (
     RemovePropertiesUpdate,
     SetCurrentSchemaUpdate,
     SetPropertiesUpdate,
+    SetSnapshotRefUpdate,
     TableUpdate,
     UpgradeFormatVersionUpdate,
     update_table_metadata,
@@ -49,7 +50,7 @@ from tablecrypt.table._pyiceberg.evolution import UpdateSchemaInVersion3, Update
 from tablecrypt.table._pyiceberg.transactions import CreateTransactionAdapter, TransactionAdapter, parse_row_filter
 from tablecrypt.table.deletes import write_row_delta
 from tablecrypt.table.filters import fitted, partitions_filter, with_sql_null_semantics
-from tablecrypt.table.metadata import EncryptedTableMetadata, has_column_keys
+from tablecrypt.table.metadata import EncryptedTableMetadata, check_types, has_column_keys
 from tablecrypt.table.protection.declaration import (
     Declaration,
     check_master_keys,
@@ -270,6 +271,7 @@ class EncryptedTransaction(TransactionAdapter):
         options = CommitOptions(branch, snapshot_properties, case_sensitive, Operation.OVERWRITE)
         _check_arrow(df, pa.Table)
         keys = key_columns(df, self.table_metadata.schema(), join_cols)
+        self._check_types(branch)
         self._check_rows(df)
         df = rows_without_views(df)
         scan = self.new_scan(ALWAYS_TRUE, case_sensitive)
@@ -401,6 +403,12 @@ class EncryptedTransaction(TransactionAdapter):
         """Return a filter that matches exactly these partitions."""
         return partitions_filter(partitions, fields)
 
+    def check_staged(self, updates: tuple[TableUpdate, ...]) -> None:
+        """Refuse to make a snapshot current that the current schema cannot read."""
+        for update in updates:
+            if isinstance(update, SetSnapshotRefUpdate) and update.ref_name == MAIN_BRANCH:
+                check_types(self.table_metadata, update.snapshot_id)
+
     def following(self, updates: tuple[TableUpdate, ...]) -> tuple[TableUpdate, ...]:
         """Return the updates that protect columns which a new schema tags, and that declare what the updates say of protected ones."""
         tagging, given = self._tagging(updates), self._given
@@ -430,6 +438,7 @@ class EncryptedTransaction(TransactionAdapter):
         return isinstance(added, AddEncryptionKeyUpdate) and not added.is_of_transaction
 
     def _delete(self, delete_filter: str | BooleanExpression, options: CommitOptions) -> None:
+        self._check_types(options.branch)
         schema = self.table_metadata.schema()
         by_vectors = marks_rows(self.table_metadata.properties, "delete")
         predicate = fitted(parse_row_filter(delete_filter), schema, options.case_sensitive)
@@ -447,6 +456,11 @@ class EncryptedTransaction(TransactionAdapter):
             self.stage_rows(deleted_rows(scan, by_vectors), options, whole_files)
         elif not whole_files.files_affected:
             warnings.warn("Delete operation did not match any records", stacklevel=3)
+
+    def _check_types(self, branch: str | None) -> None:
+        """Refuse before rows of the branch are read what the commit would refuse: the filter and the keys are of the current schema."""
+        head = self.table_metadata.snapshot_by_name(branch)
+        check_types(self.table_metadata, head.snapshot_id if head is not None else None)
 
     def _check_may_delete(self, predicate: BooleanExpression, options: CommitOptions, by_vectors: bool) -> None:
         """Refuse before anything is written what reads protected columns: filters on them, and files that are written again with them."""

@@ -74,7 +74,14 @@ from tablecrypt.keys.manager import KeySettings
 from tablecrypt.keys.nested_columns import fields_by_id
 from tablecrypt.setting_kinds import check_values
 from tablecrypt.table._pyiceberg.transactions import TableMetadataUpdateContext, apply_table_update
-from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata, encrypted_metadata, has_column_keys, id_of_two_columns
+from tablecrypt.table.metadata import (
+    EncryptedSnapshot,
+    EncryptedTableMetadata,
+    check_types,
+    encrypted_metadata,
+    has_column_keys,
+    id_of_two_columns,
+)
 from tablecrypt.table.protection.policy import check_policy
 
 _MOST_BUCKETS: Final = 2**31
@@ -254,6 +261,8 @@ def _add_encrypted_snapshot(
         raise SnapshotGoneError(
             f"{base.location}: snapshot {update.picked_from} is gone, and its files with it: nothing was committed. Write its rows again"
         )
+    for followed in (snapshot.parent_snapshot_id, update.picked_from):
+        check_types(base, followed)
     has_moved = snapshot.first_row_id < (base.next_row_id or 0) or (
         snapshot.parent_snapshot_id is not None and snapshot.sequence_number <= base.last_sequence_number
     )

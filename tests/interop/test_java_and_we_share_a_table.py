@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import decimal
 from collections.abc import Callable
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -27,6 +28,7 @@ from pyiceberg.transforms import (
 )
 from pyiceberg.types import DecimalType, FixedType, LongType, NestedField, StringType, TimestamptzType
 
+from tablecrypt.maintenance import relocate, rotate_kek, verify
 from tablecrypt_catalog import EncryptedSqlCatalog
 from tests.support.compare import assert_same_rows
 from tests.support.java import JavaOracle
@@ -176,6 +178,29 @@ def test_partitions_of_fixed_bytes_that_java_wrote_are_read(java: JavaOracle, ca
     for row in rows.to_pylist():
         condition = IsNull(term="code") if row["code"] is None else In(term="code", literals=[row["code"]])
         assert sides.table.scan(condition).to_arrow().to_pylist() == [row]
+
+
+def test_a_table_that_java_replaced_with_other_types_is_read_and_kept_in_every_snapshot(
+    java: JavaOracle, catalog: EncryptedSqlCatalog, tmp_path: Path
+) -> None:
+    """Java's replacement gives a column the field id that one of its name had, whatever its type."""
+    table = new_table(catalog, "db.replaced", appends=[orders(0, 20), orders(20, 20)])
+    table.manage_snapshots().create_branch(snapshot_id=table.metadata.snapshots[0].snapshot_id, branch_name="audit").commit()
+    sides = Sides(java, table, "db.replaced")
+    replacing = "CREATE OR REPLACE TABLE h.{} USING iceberg AS SELECT CAST(id AS STRING) AS id, customer, amount FROM h.{}"
+    sides.change_in_java(lambda java, name, _: java.sql(replacing.format(name, name)))
+    sides.assert_equal(every_snapshot=True)
+    append_in_java(sides, pa.table({"id": ["x"], "customer": [CANARY], "amount": [None]}, schema=sides.table.schema().as_arrow()))
+    sides.assert_equal(every_snapshot=True)
+
+    replaced = sides.table
+    assert verify(replaced).is_good
+    rotate_kek(replaced)
+    relocate(replaced, f"file://{tmp_path}/copy", register_as="db.copy")
+    oldest = replaced.metadata.snapshots[0].snapshot_id
+    assert catalog.load_table("db.copy").scan(snapshot_id=oldest).count() == 20
+    replaced.refresh().maintenance.expire_snapshots().older_than(dt.datetime.now(dt.UTC)).commit()
+    assert replaced.refresh().scan().count() == 41
 
 
 def test_java_reads_every_type_that_spark_has(java: JavaOracle, catalog: EncryptedSqlCatalog) -> None:

@@ -467,6 +467,14 @@ class TransactionAdapter(Transaction):
     def following(self, updates: tuple[TableUpdate, ...]) -> tuple[TableUpdate, ...]:
         """Return the updates that others, which are to be staged, bring about."""
 
+    @abstractmethod
+    def check_staged(self, updates: tuple[TableUpdate, ...]) -> None:
+        """Look at updates before they are staged. Raises to refuse them."""
+
+    def _stage(self, updates: tuple[TableUpdate, ...], requirements: tuple[TableRequirement, ...] = ()) -> Transaction:
+        self.check_staged(updates)
+        return super()._stage(updates, requirements)
+
     def _apply(self, updates: tuple[TableUpdate, ...], requirements: tuple[TableRequirement, ...] = ()) -> Transaction:
         check_text("what the transaction is to change", *updates)
         return super()._apply((*updates, *self.following(updates)), requirements)

@@ -302,6 +302,10 @@ class ScanPlanner:
         manifests.
         """
         listed = list(manifests)
+        for manifest in listed:
+            # Bounds are compared by this schema, whichever snapshot's manifests they stand in.
+            if isinstance(manifest, EncryptedManifestFile):
+                manifest.read_with(self._schema.schema_id)
         try:
             yield from self._planned(listed, entry_filter, counts or PlanCounts())
         except (ValueError, TypeError):

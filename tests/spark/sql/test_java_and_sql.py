@@ -115,6 +115,27 @@ def test_pages_whose_levels_java_leaves_in_the_clear_are_read_by_nobody_here(
         spark.table(f"prod.{new_name}").collect()
 
 
+def test_a_table_that_java_replaced_with_another_type_is_read_at_each_version(
+    spark: SparkSession, prod: Lake, java: JavaOracle, new_name: str
+) -> None:
+    """Java's replacement gives a column the field id that one of its name had, whatever its type."""
+    java.sql("CREATE NAMESPACE IF NOT EXISTS h.with_sql")
+    properties = "USING iceberg TBLPROPERTIES ('format-version' = '3', 'encryption.key-id' = 'alias/orders')"
+    java.sql(f"CREATE TABLE h.with_sql.replaced {properties} AS SELECT id, '{CANARY}' AS note FROM range(9)")
+    java.sql(f"CREATE OR REPLACE TABLE h.with_sql.replaced {properties} AS SELECT concat('x', id) AS id, '' AS note FROM range(3)")
+    table = prod.catalog.register_table(new_name, java.metadata_location("with_sql.replaced"))
+    before, name = table.metadata.snapshots[0].snapshot_id, f"prod.{new_name}"
+
+    for query, ids in {
+        f"{name} VERSION AS OF {before} WHERE id > 6": [7, 8],
+        f"{name} VERSION AS OF {before} WHERE note = '{CANARY}'": list(range(9)),
+        f"{name} WHERE id > 'x0'": ["x1", "x2"],
+    }.items():
+        assert sorted(row[0] for row in spark.sql(f"SELECT id FROM {query}").collect()) == ids
+    spark.sql(f"CALL prod.system.expire_snapshots('{new_name}', timestamp'2100-01-01 00:00:00')")
+    assert len(table.refresh().metadata.snapshots) == 1
+
+
 OVERWRITES: Final = {
     "unpartitioned": ("", "INSERT OVERWRITE {} SELECT id + 20, 'x', 9.0 FROM range(2)"),
     "partitioned": ("PARTITIONED BY (region)", "INSERT OVERWRITE {} SELECT id + 20, 'x', 9.0 FROM range(2)"),

@@ -1,0 +1,110 @@
+"""A table that another writer replaced, with a column of another type under the same field id, as Iceberg Java's replacement leaves it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+import pytest
+from pyiceberg.catalog import Catalog
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyiceberg.table.refs import MAIN_BRANCH
+from pyiceberg.table.update import AddSchemaUpdate, RemoveSnapshotRefUpdate, SetCurrentSchemaUpdate
+from pyiceberg.types import LongType, NestedField, StringType
+
+from tablecrypt.errors import ConfigurationError, TamperedFileError
+from tablecrypt.maintenance import relocate, rotate_kek, verify
+from tests.support.aws import AwsServer
+from tests.support.edited_metadata import edited
+from tests.support.tables import memory_catalog, new_table, unpinned_catalog
+
+BEFORE = Schema(NestedField(1, "id", LongType()), NestedField(2, "note", StringType()))
+AFTER = Schema(NestedField(1, "id", StringType()), NestedField(2, "note", StringType()), schema_id=1)
+
+
+def rows(schema: Schema, *ids: object) -> pa.Table:
+    return pa.table({"id": list(ids), "note": [f"note {each}" for each in ids]}, schema=schema.as_arrow())
+
+
+@pytest.fixture
+def catalog(tmp_path: Path) -> Catalog:
+    return memory_catalog(tmp_path)
+
+
+@pytest.fixture
+def replaced(catalog: Catalog) -> Table:
+    table = new_table(catalog, schema=BEFORE, appends=[rows(BEFORE, 1, 2), rows(BEFORE, 30)])
+    first = table.metadata.snapshots[0].snapshot_id
+    table.manage_snapshots().create_branch(snapshot_id=first, branch_name="audit").commit()
+    updates = (AddSchemaUpdate(schema_=AFTER), SetCurrentSchemaUpdate(schema_id=-1), RemoveSnapshotRefUpdate(ref_name=MAIN_BRANCH))
+    catalog.commit_table(table, (), updates)
+    catalog.load_table("db.t").append(rows(AFTER, "x", "30"))
+    return catalog.load_table("db.t")
+
+
+def of_snapshot(table: Table, number: int) -> int:
+    return table.metadata.snapshots[number].snapshot_id
+
+
+def test_each_snapshot_is_read_by_its_own_schema(replaced: Table) -> None:
+    assert replaced.scan(snapshot_id=of_snapshot(replaced, 1)).to_arrow().sort_by("id")["id"].to_pylist() == [1, 2, 30]
+    assert replaced.scan().use_ref("audit").to_arrow().sort_by("id")["id"].to_pylist() == [1, 2]
+    assert replaced.scan().to_arrow().sort_by("id")["id"].to_pylist() == ["30", "x"]
+
+
+def test_a_filter_looks_at_the_values_that_the_snapshot_has(replaced: Table) -> None:
+    assert replaced.scan("id > 2", snapshot_id=of_snapshot(replaced, 1)).to_arrow()["id"].to_pylist() == [30]
+    assert replaced.scan("id > 1", snapshot_id=of_snapshot(replaced, 1)).count() == 2
+    assert replaced.scan("id > '2'").to_arrow().sort_by("id")["id"].to_pylist() == ["30", "x"]
+
+
+CHANGES: Final[dict[str, Callable[[Table], object]]] = {
+    "delete": lambda table: table.delete("note = 'note 1'", branch="audit"),
+    "overwrite": lambda table: table.overwrite(rows(AFTER, "y"), branch="audit"),
+    "upsert": lambda table: table.upsert(rows(AFTER, "1", "y"), join_cols=["id"], branch="audit"),
+    "append": lambda table: table.append(rows(AFTER, "y"), branch="audit"),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_branch_of_before_is_not_changed_by_the_current_schema(replaced: Table, change: str) -> None:
+    """Nobody could read both afterwards."""
+    with pytest.raises(ConfigurationError, match=r"column id is long in snapshot \d+, and string since the table was replaced"):
+        CHANGES[change](replaced)
+    assert replaced.refresh().scan().use_ref("audit").to_arrow().sort_by("id")["id"].to_pylist() == [1, 2]
+
+
+def test_a_snapshot_that_the_current_schema_cannot_read_does_not_become_current(replaced: Table) -> None:
+    with pytest.raises(ConfigurationError, match="Read that snapshot by its id"):
+        replaced.manage_snapshots().set_current_snapshot(snapshot_id=of_snapshot(replaced, 1)).commit()
+    assert replaced.refresh().scan().count() == 2
+
+
+def test_inspection_verification_and_rotation_take_every_snapshot(replaced: Table, tmp_path: Path) -> None:
+    assert replaced.inspect.entries().num_rows == 1
+    assert [replaced.inspect.files(snapshot_id=of_snapshot(replaced, number)).num_rows for number in range(3)] == [1, 2, 1]
+    assert verify(replaced).is_good
+
+    rotate_kek(replaced)
+    relocate(replaced, f"file://{tmp_path}/copy", register_as="db.copy")
+    copy = replaced.catalog.load_table("db.copy")
+    assert copy.scan(snapshot_id=of_snapshot(copy, 1)).to_arrow().sort_by("id")["id"].to_pylist() == [1, 2, 30]
+
+
+def _with_another_type(metadata: dict[str, Any]) -> None:
+    metadata["schemas"].append({**metadata["schemas"][0], "schema-id": 7})
+    metadata["schemas"][-1]["fields"] = [{**metadata["schemas"][0]["fields"][0], "type": "double"}]
+    metadata["snapshots"][1]["schema-id"] = 7
+
+
+@pytest.mark.parametrize("row_filter", ["true", "id > 1"])
+def test_a_snapshot_is_not_read_by_a_schema_that_an_edit_gave_it(tmp_path: Path, aws: AwsServer, row_filter: str) -> None:
+    """Bounds of longs, read as those of doubles, would rule out the file."""
+    table = new_table(unpinned_catalog(tmp_path, aws), schema=BEFORE, appends=[rows(BEFORE, 1, 2), rows(BEFORE, 30)])
+    table.append(rows(BEFORE, 4))
+    planted = edited(table, _with_another_type)
+    with pytest.raises(TamperedFileError, match="schema-id is 0 in the authenticated manifest list, but 7"):
+        planted.scan(row_filter, snapshot_id=of_snapshot(planted, 1)).to_arrow()
