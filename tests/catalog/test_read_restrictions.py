@@ -15,6 +15,7 @@ import pytest
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import ALWAYS_TRUE
+from pyiceberg.table.update.schema import UpdateSchema
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import IntegerType, ListType, LongType, MapType, NestedField, StringType, StructType
 
@@ -307,6 +308,43 @@ def test_a_renamed_column_stays_masked_and_a_dropped_one_in_older_snapshots(
     assert table.refresh().scan(snapshot_id=snapshot).to_arrow().column("card").to_pylist() == [
         masked(each) for each in rows().column("card").to_pylist()
     ]
+
+
+def drop_a_field(update: UpdateSchema) -> None:
+    update.delete_column("pair.mail")
+
+
+def widen_a_field(update: UpdateSchema) -> None:
+    update.update_column("pair.number", LongType())
+
+
+def rename(update: UpdateSchema) -> None:
+    update.rename_column("card", "number").rename_column("pair.mail", "address")
+
+
+@pytest.mark.parametrize("evolve", [drop_a_field, widen_a_field, rename], ids=lambda each: each.__name__)
+def test_what_filters_look_at_takes_nothing_from_an_older_snapshot(
+    loaded: Callable[..., EncryptedTable], server: RestrictingServer, evolve: Callable[[UpdateSchema], None]
+) -> None:
+    older = loaded(None).metadata.current_snapshot_id
+    with server.catalog.load_table("db.rows").update_schema() as update:
+        evolve(update)
+    with server.catalog.load_table("db.rows").update_schema() as update:
+        if evolve is rename:
+            # Under names that other columns have in the older snapshot.
+            update.add_column("card", StringType()).add_column(("pair", "mail"), StringType())
+        else:
+            update.add_column("filtered", StringType())
+    current = server.catalog.load_table("db.rows").schema()
+    added = current.find_field("card" if evolve is rename else "filtered").field_id
+    number = {"type": "gt", "left": {"type": "reference", "id": 7}, "right": 0}
+    unknown = {"type": "is-null", "child": {"type": "reference", "id": added}}
+    server.read_restrictions = {"required-row-filter": {"type": "and", "left": number, "right": unknown}}
+
+    found = server.client(**KEYRING).load_table("db.rows").scan(snapshot_id=older, row_filter="pair.number < 5").to_arrow()
+
+    assert found.schema.equals(rows().schema)
+    assert found.to_pylist() == [each for each in rows().to_pylist() if each["pair"] and 0 < each["pair"]["number"] < 5]
 
 
 @pytest.mark.parametrize("mode", ["copy-on-write", "merge-on-read"])
