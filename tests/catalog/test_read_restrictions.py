@@ -17,7 +17,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import ALWAYS_TRUE
 from pyiceberg.table.update.schema import UpdateSchema
 from pyiceberg.transforms import IdentityTransform
-from pyiceberg.types import IntegerType, ListType, LongType, MapType, NestedField, StringType, StructType
+from pyiceberg.types import DoubleType, FloatType, IntegerType, ListType, LongType, MapType, NestedField, StringType, StructType
 
 from tablecrypt.cli.main import run
 from tablecrypt.errors import ReadRestrictionError
@@ -345,6 +345,22 @@ def test_what_filters_look_at_takes_nothing_from_an_older_snapshot(
 
     assert found.schema.equals(rows().schema)
     assert found.to_pylist() == [each for each in rows().to_pylist() if each["pair"] and 0 < each["pair"]["number"] < 5]
+
+
+@pytest.mark.parametrize(("compared", "literal", "found"), [("lt", 1e300, [1]), ("eq", 0.1, []), ("not-eq", 0.1, [1])])
+def test_the_server_filters_an_older_snapshot_by_the_types_of_now(
+    server: RestrictingServer, compared: str, literal: float, found: list[int]
+) -> None:
+    schema = Schema(NestedField(1, "id", LongType()), NestedField(2, "share", FloatType()))
+    table = new_table(server.catalog, "db.shares", schema, appends=[pa.table({"id": [1], "share": pa.array([0.1], pa.float32())})])
+    with server.catalog.load_table("db.shares").update_schema() as update:
+        update.update_column("share", DoubleType())
+    server.read_restrictions = {"required-row-filter": {"type": compared, "left": {"type": "reference", "id": 2}, "right": literal}}
+
+    seen = server.client(**KEYRING).load_table("db.shares")
+
+    assert seen.scan().to_arrow().column("id").to_pylist() == found
+    assert seen.scan(snapshot_id=table.metadata.current_snapshot_id).to_arrow().column("id").to_pylist() == found
 
 
 @pytest.mark.parametrize("mode", ["copy-on-write", "merge-on-read"])

@@ -228,7 +228,7 @@ class RestrictedRows:
         looked_at = filtered_columns(restrictions, table) | ({tops[each] for each in filtered} if self.filters_masks else set())
         self.columns = Schema(*_widened(projected.fields, table.fields, looked_at))
         self.filtered = set(referenced_ids(restrictions.row_filter))
-        self._row_filter = None if restrictions.row_filter is None else RestrictingFilter(restrictions.row_filter, self.columns)
+        self._row_filter = None if restrictions.row_filter is None else RestrictingFilter(restrictions.row_filter, self.columns, table)
         self._own_filter = arrow_filter(bound_filter, self.columns, self.columns) if self.filters_masks else None
 
     def applied(self, rows: pa.RecordBatch) -> pa.RecordBatch:
