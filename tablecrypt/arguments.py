@@ -79,7 +79,7 @@ def file_path(what: str, text: str) -> Path:
         text: the path.
 
     Raises:
-        ConfigurationError: no file can have that path, none is named, a word for a switch is, or there is no such home folder.
+        ConfigurationError: no file can have that path, none is named, a word for a switch or a URI is, or there is no such home folder.
     """
     check_text(what, text)
     # As a variable holds it that was set to nothing, or from the output of a command: a file of that name would be made.
@@ -88,6 +88,9 @@ def file_path(what: str, text: str) -> Path:
     # Whoever writes `true` means a switch: the file of that name would lie in whatever folder the program runs in.
     if text.lower() in (*ON, *OFF):
         raise ConfigurationError(f"{what} is {text!r}, and is no switch: write the path of a file (./{text} for one of that name)")
+    # As a warehouse is written: folders named file: or s3: would lie there too, and no two programs would share the file.
+    if "://" in text:
+        raise ConfigurationError(f"{what} is {text!r}, a URI: write the path of a file on this machine")
     if "\0" in text:
         raise ConfigurationError(f"{what} holds a character that no path can have")
     try:

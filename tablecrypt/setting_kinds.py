@@ -160,6 +160,9 @@ class Property:
 
     def check(self, name: str, value: object) -> None:
         """Raise ConfigurationError for a value that cannot be read. Every text is one that can."""
+        # Read as text, it would be the b and the quotes too.
+        if isinstance(value, bytes):
+            raise ConfigurationError(f"{name} is a bytes; it must be text")
         # Brackets and indented lines in a configuration make these, in which whoever reads the property finds nothing that it knows.
         if isinstance(value, (list, dict)):
             raise ConfigurationError(f"{name} is a {type(value).__name__}; it must be text: write it in one line, without brackets")

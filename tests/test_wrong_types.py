@@ -168,7 +168,9 @@ def test_a_scan_takes_one_name_too(table: Table) -> None:
     assert table.scan(selected_fields="id").to_arrow().column_names == ["id"]  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("path", ["~nobody-of-that-name/file", "a\0b", "\ud800", " ", "\n", "a.keys\n", "true", "OFF", "0"])
+@pytest.mark.parametrize(
+    "path", ["~nobody-of-that-name/file", "a\0b", "\ud800", " ", "\n", "a.keys\n", "true", "OFF", "0", "file:///a.keys", "s3://bucket/a"]
+)
 def test_a_file_that_no_path_leads_to_is_refused_by_the_setting_that_names_it(path: str) -> None:
     with pytest.raises(ConfigurationError, match=r"kms\.local\.key-file"):
         LocalFileKeyManagementClient({"kms.local.key-file": path})

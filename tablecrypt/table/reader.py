@@ -198,7 +198,7 @@ class TaskReader:
             ReadRestrictionError: the table's reader is restricted: positions are for changing the rows that lie there.
             Others as `batches`.
         """
-        refuse_restricted(self.io, "changing rows")
+        refuse_restricted(self.io, "reading where rows lie, as for changing them,")
         for positions, rows in self._live_rows(task):
             if positions is not None:
                 yield positions, rows

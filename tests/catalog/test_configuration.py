@@ -66,9 +66,9 @@ def test_paths_are_as_good_as_text_and_numbers_and_switches_may_be_what_yaml_mak
     assert load_kms({"encryption.kms-type": "local", "kms.local.key-file": home / "my.keys"}).wrap_key(bytes(16), MASTER_KEY)  # type: ignore[dict-item]
 
 
-@pytest.mark.parametrize("value", [["my.keys"], {"path": "my.keys"}])
-def test_a_list_in_the_place_of_text_is_refused_by_name(home: Path, sql: dict[str, str], value: object) -> None:
-    with pytest.raises(ConfigurationError, match=r"^kms\.local\.key-file is a (list|dict); it must be text"):
+@pytest.mark.parametrize("value", [["my.keys"], {"path": "my.keys"}, b"my.keys"])
+def test_what_is_no_text_in_its_place_is_refused_by_name(home: Path, sql: dict[str, str], value: object) -> None:
+    with pytest.raises(ConfigurationError, match=r"^kms\.local\.key-file is a (list|dict|bytes); it must be text"):
         load_catalog("prod", **{**sql, "encryption.kms-type": "local", "kms.local.key-file": value})  # type: ignore[arg-type]
 
 

@@ -176,7 +176,11 @@ def test_a_commit_moves_the_pin_to_what_it_wrote(pins: ClientPins, path: Path) -
     assert pinned(path) == table_version(METADATA, METADATA_FILE, "hash")
 
     stamp = path.stat().st_ino
-    pins.begin_check("db.t").record_commit(METADATA, METADATA_FILE, "another hash")
+    pins.begin_check("db.t").record_commit(METADATA, METADATA_FILE, "hash")
+    pins.begin_check("db.t").record_commit(METADATA, METADATA_FILE)
+    assert path.stat().st_ino == stamp
+    with pytest.raises(TamperedFileError, match="The commit that was answered so stands"):
+        pins.begin_check("db.t").record_commit(METADATA, METADATA_FILE, "another hash")
     assert path.stat().st_ino == stamp
 
 

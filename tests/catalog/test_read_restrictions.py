@@ -15,8 +15,9 @@ import pytest
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import ALWAYS_TRUE
+from pyiceberg.table.update.schema import UpdateSchema
 from pyiceberg.transforms import IdentityTransform
-from pyiceberg.types import IntegerType, ListType, LongType, MapType, NestedField, StringType, StructType
+from pyiceberg.types import DoubleType, FloatType, IntegerType, ListType, LongType, MapType, NestedField, StringType, StructType
 
 from tablecrypt.cli.main import run
 from tablecrypt.errors import ReadRestrictionError
@@ -307,6 +308,59 @@ def test_a_renamed_column_stays_masked_and_a_dropped_one_in_older_snapshots(
     assert table.refresh().scan(snapshot_id=snapshot).to_arrow().column("card").to_pylist() == [
         masked(each) for each in rows().column("card").to_pylist()
     ]
+
+
+def drop_a_field(update: UpdateSchema) -> None:
+    update.delete_column("pair.mail")
+
+
+def widen_a_field(update: UpdateSchema) -> None:
+    update.update_column("pair.number", LongType())
+
+
+def rename(update: UpdateSchema) -> None:
+    update.rename_column("card", "number").rename_column("pair.mail", "address")
+
+
+@pytest.mark.parametrize("evolve", [drop_a_field, widen_a_field, rename], ids=lambda each: each.__name__)
+def test_what_filters_look_at_takes_nothing_from_an_older_snapshot(
+    loaded: Callable[..., EncryptedTable], server: RestrictingServer, evolve: Callable[[UpdateSchema], None]
+) -> None:
+    older = loaded(None).metadata.current_snapshot_id
+    with server.catalog.load_table("db.rows").update_schema() as update:
+        evolve(update)
+    with server.catalog.load_table("db.rows").update_schema() as update:
+        if evolve is rename:
+            # Under names that other columns have in the older snapshot.
+            update.add_column("card", StringType()).add_column(("pair", "mail"), StringType())
+        else:
+            update.add_column("filtered", StringType())
+    current = server.catalog.load_table("db.rows").schema()
+    added = current.find_field("card" if evolve is rename else "filtered").field_id
+    number = {"type": "gt", "left": {"type": "reference", "id": 7}, "right": 0}
+    unknown = {"type": "is-null", "child": {"type": "reference", "id": added}}
+    server.read_restrictions = {"required-row-filter": {"type": "and", "left": number, "right": unknown}}
+
+    found = server.client(**KEYRING).load_table("db.rows").scan(snapshot_id=older, row_filter="pair.number < 5").to_arrow()
+
+    assert found.schema.equals(rows().schema)
+    assert found.to_pylist() == [each for each in rows().to_pylist() if each["pair"] and 0 < each["pair"]["number"] < 5]
+
+
+@pytest.mark.parametrize(("compared", "literal", "found"), [("lt", 1e300, [1]), ("eq", 0.1, []), ("not-eq", 0.1, [1])])
+def test_the_server_filters_an_older_snapshot_by_the_types_of_now(
+    server: RestrictingServer, compared: str, literal: float, found: list[int]
+) -> None:
+    schema = Schema(NestedField(1, "id", LongType()), NestedField(2, "share", FloatType()))
+    table = new_table(server.catalog, "db.shares", schema, appends=[pa.table({"id": [1], "share": pa.array([0.1], pa.float32())})])
+    with server.catalog.load_table("db.shares").update_schema() as update:
+        update.update_column("share", DoubleType())
+    server.read_restrictions = {"required-row-filter": {"type": compared, "left": {"type": "reference", "id": 2}, "right": literal}}
+
+    seen = server.client(**KEYRING).load_table("db.shares")
+
+    assert seen.scan().to_arrow().column("id").to_pylist() == found
+    assert seen.scan(snapshot_id=table.metadata.current_snapshot_id).to_arrow().column("id").to_pylist() == found
 
 
 @pytest.mark.parametrize("mode", ["copy-on-write", "merge-on-read"])

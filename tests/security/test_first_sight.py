@@ -36,6 +36,7 @@ from tests.support.command import Command
 from tests.support.edited_metadata import edit_json, edited, put_as_next_version, read_metadata
 from tests.support.lying_rest_server import LyingRestServer
 from tests.support.noting_io import NOTING_IO, opened_files
+from tests.support.restricting_server import RestrictingServer
 from tests.support.tables import (
     MASTER_KEY,
     current_snapshot,
@@ -295,6 +296,25 @@ def test_a_client_that_only_loads_is_protected_against_a_rollback(
         answered[0] = older
         with pytest.raises(MetadataRollbackError):
             client.load_table("db.t")
+
+
+class OnePlaceServer(RestrictingServer):
+    """Says of each commit that its metadata is where the table's was before: a pin that stays there does not miss the commit later."""
+
+    def answer(self, method: str, path: str, body: bytes) -> tuple[int, dict[str, Any]]:
+        before = {} if method == "GET" else {"metadata-location": self.catalog.load_table("db.t").metadata_location}
+        status, content = super().answer(method, path, body)
+        return status, content | before
+
+
+def test_a_server_that_answers_a_commit_with_the_place_that_is_pinned_is_found_out(
+    catalog: EncryptedSqlCatalog, table: Table, aws: AwsServer, pins: Path
+) -> None:
+    with OnePlaceServer(catalog) as server:
+        client = server.client(**aws.kms_properties, **{"encryption.pins": str(pins)})
+        seen = client.load_table("db.t")
+        with pytest.raises(TamperedFileError, match="The commit that was answered so stands"):
+            seen.append(rows(300))
 
 
 def test_a_head_is_opened_once_and_the_scan_after_it_reads_it_no_more(

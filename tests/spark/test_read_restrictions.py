@@ -7,6 +7,10 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.transforms import IdentityTransform
+from pyiceberg.types import LongType, NestedField, StringType
 
 import tablecrypt.spark as tcs
 from tablecrypt.errors import ConfigurationError, ReadRestrictionError
@@ -24,6 +28,7 @@ RESTRICTIONS = {
     "required-column-projections": [{"field-id": 2, "action": "mask-alphanum"}, {"field-id": 3, "action": "sha-256-query-local"}],
 }
 TABLE = "restricted.db.cards"
+CARDS = Schema(NestedField(1, "id", LongType()), NestedField(2, "card", StringType()), NestedField(3, "owner", StringType()))
 
 
 @pytest.fixture
@@ -85,3 +90,35 @@ def test_spark_s_own_reader_and_writes_other_than_appends_are_refused(spark: Spa
         tcs.compact(spark, TABLE, catalog_properties=properties)
     tcs.write_table(rows, TABLE, catalog_properties=properties)
     assert lake.catalog.load_table("db.cards").scan().count() == 9
+
+
+def test_deleted_rows_stay_so_in_spark_sql(spark: SparkSession, lake: Lake, server: RestrictingServer) -> None:
+    from pyspark.errors import PySparkException
+
+    administrators = lake.catalog.load_table("db.cards")
+    with administrators.transaction() as transaction:
+        transaction.set_properties({"write.delete.mode": "merge-on-read"})
+    administrators.delete("id = 3")
+
+    found = _by_sql(spark.newSession(), client_properties(lake, server))
+
+    assert sorted(row["id"] for row in found.select("id", "_file").collect()) == [0, 1, 2]
+    for place in ("_pos", "_deleted", "_row_id"):
+        with pytest.raises(PySparkException, match="reading where rows lie"):
+            found.select(place).collect()
+
+
+def test_partitions_of_a_masked_column_are_not_told(spark: SparkSession, lake: Lake, server: RestrictingServer) -> None:
+    from pyspark.errors import PySparkException
+
+    rows = pa.table({"id": [0, 1, 2], "card": [f"{CANARY}-{each}" for each in "abb"], "owner": ["o", "o", "p"]})
+    by_card = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "card"))
+    new_table(lake.catalog, "db.by_card", CARDS, appends=[rows], partitioned_by=by_card)
+    session = spark.newSession()
+    for setting in ("spark.sql.sources.v2.bucketing.enabled", "spark.sql.iceberg.planning.preserve-data-grouping"):
+        session.conf.set(setting, "true")
+    tcs.catalog(session, "restricted", client_properties(lake, server))
+
+    assert session.sql("SELECT count(*) AS rows FROM restricted.db.by_card GROUP BY card").collect() == [(3,)]
+    with pytest.raises(PySparkException, match="reading _partition is not possible"):
+        session.sql("SELECT id, _partition FROM restricted.db.by_card").collect()

@@ -276,6 +276,8 @@ def test_a_field_of_a_struct_is_null_where_the_struct_is() -> None:
         {"type": "eq", "left": {"type": "reference", "id": 1}, "right": {"type": "reference", "id": 3}},
         {"type": "eq", "left": {"type": "reference", "id": 1}, "right": {"type": "literal", "value": 1, "data-type": "string"}},
         {"type": "eq", "left": {"type": "reference", "id": 1}, "right": {"type": "literal", "value": 1, "data-type": "nothing"}},
+        {"type": "eq", "left": {"type": "reference", "id": 1}, "right": {"type": "literal", "value": 1, "data-type": "decimal(39,2)"}},
+        {"type": "eq", "left": {"type": "reference", "id": 1}, "right": {"type": "literal", "value": 1, "data-type": "fixed[-1]"}},
         {"type": "eq", "left": {"type": "reference", "id": 1}, "right": {"type": "call"}},
         {"type": "eq", "left": 1, "right": 1},
         {"type": "is-nan", "child": {"type": "reference", "id": 3}},

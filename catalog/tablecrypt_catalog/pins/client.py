@@ -230,7 +230,10 @@ class PinCheck:
         Raises:
             KeyIdChangedError, TamperedFileError, MetadataRollbackError: as `TrustedTable.verify_update`. The commit stands.
         """
-        if self._file is None or (self._before is not None and self._before.metadata_location == metadata_location):
+        if self._file is None:
+            return
+        # A commit that changes nothing leaves the file where it was. Of a hash the pin says whether that is so: a server may lie.
+        if metadata_hash is None and self._before is not None and self._before.metadata_location == metadata_location:
             return
 
         is_pinned = properties.KEY_ID.name in metadata.properties

@@ -13,6 +13,7 @@ from decimal import Decimal, localcontext
 from typing import Any, Final
 
 from pydantic import ValidationError
+from pyiceberg.exceptions import ValidationError as InvalidTypeError
 from pyiceberg.types import (
     BinaryType,
     BooleanType,
@@ -77,7 +78,7 @@ def primitive_type(name: object) -> PrimitiveType:
     """
     try:
         kind = NestedField.model_validate({"id": 1, "name": "value", "type": name, "required": False}).field_type
-    except (ValidationError, ValueError, TypeError):
+    except (ValidationError, InvalidTypeError, ValueError, TypeError):
         kind = None
 
     if not isinstance(kind, PrimitiveType):

@@ -15,7 +15,7 @@ Iceberg REST catalog specification, `loadTable`, `ReadRestrictions`.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from types import MappingProxyType
@@ -226,9 +226,9 @@ class RestrictedRows:
         tops = top_level(table)
         # Columns that only a filter looks at are read too, and left out of the result at the end.
         looked_at = filtered_columns(restrictions, table) | ({tops[each] for each in filtered} if self.filters_masks else set())
-        self.columns = _widened(projected, table, looked_at)
+        self.columns = Schema(*_widened(projected.fields, table.fields, looked_at))
         self.filtered = set(referenced_ids(restrictions.row_filter))
-        self._row_filter = None if restrictions.row_filter is None else RestrictingFilter(restrictions.row_filter, self.columns)
+        self._row_filter = None if restrictions.row_filter is None else RestrictingFilter(restrictions.row_filter, self.columns, table)
         self._own_filter = arrow_filter(bound_filter, self.columns, self.columns) if self.filters_masks else None
 
     def applied(self, rows: pa.RecordBatch) -> pa.RecordBatch:
@@ -257,16 +257,22 @@ class RestrictedRows:
         return to_requested_schema(self._projected, self.columns, rows, downcast_ns_timestamp_to_us=False, allow_timestamp_tz_mismatch=True)
 
 
-def _widened(projected: Schema, table: Schema, looked_at: set[int]) -> Schema:
-    """Return the projected columns, those whole that a filter looks at, and the others that it looks at after them."""
-    whole = {field.field_id: field for field in table.fields if field.field_id in looked_at}
-    asked = [_whole(field, whole.pop(field.field_id, None)) for field in projected.fields]
-    return Schema(*asked, *whole.values())
+def _widened(asked: Sequence[NestedField], table: Sequence[NestedField], looked_at: Container[int]) -> list[NestedField]:
+    """Return fields as they were asked for, those whole that a filter looks at, and the others that it looks at after them."""
+    whole = {field.field_id: field for field in table if field.field_id in looked_at}
+    widened = [_whole(field, whole.pop(field.field_id, None)) for field in asked]
+    names = {field.name for field in asked}
+    # A column of an older schema may have a name that another one has now. What only a filter looks at is found by its id.
+    others = (each.model_copy(update={"name": f"{each.name}\0{each.field_id}"}) if each.name in names else each for each in whole.values())
+    return [*widened, *others]
 
 
 def _whole(asked: NestedField, whole: NestedField | None) -> NestedField:
-    # A snapshot's own schema may have a narrower primitive type; only of nested ones may fields be left out.
-    return asked if whole is None or asked.field_type.is_primitive else whole
+    # A snapshot's own schema may have a narrower primitive type, and fields that the table has no longer: both stay as they were asked for.
+    if whole is None or not isinstance(asked.field_type, StructType) or not isinstance(whole.field_type, StructType):
+        return asked
+    fields = _widened(asked.field_type.fields, whole.field_type.fields, Schema(whole).field_ids)
+    return asked.model_copy(update={"field_type": StructType(*fields)})
 
 
 def _masked(column: pa.Array, field: NestedField, masks: Mapping[int, MaskAction], salt: bytes) -> pa.Array:

@@ -75,13 +75,15 @@ class RestrictingFilter:
     Args:
         expression: the parsed JSON.
         schema: of the rows; holds every column that the expression names.
+        table: the table's, which says the types to compare in; None where the rows have them.
 
     Raises:
         ReadRestrictionError: the expression cannot be evaluated.
     """
 
-    def __init__(self, expression: object, schema: Schema) -> None:
+    def __init__(self, expression: object, schema: Schema, table: Schema | None = None) -> None:
         self._schema = schema
+        self._table = table or schema
         self._predicate = self._bound(expression)
 
     def kept(self, rows: pa.RecordBatch) -> pa.RecordBatch:
@@ -208,12 +210,15 @@ class RestrictingFilter:
         for outer, inner in pairwise(path):
             assert isinstance(outer.field_type, StructType)
             at.append(outer.field_type.fields.index(inner))
+        # Rows of an older snapshot may have a narrower type, in which a literal may have no place, or equal another value.
+        kind = path_to(self._table, field_id)[-1].field_type
+        widened = kind if kind.is_primitive and kind != path[-1].field_type else None
 
         def values(rows: pa.RecordBatch) -> pa.Array:
-            column = rows.column(at[0])
-            return _comparable(reduce(pc.struct_field, at[1:], column))
+            column = reduce(pc.struct_field, at[1:], rows.column(at[0]))
+            return _comparable(column if widened is None else column.cast(schema_to_pyarrow(widened)))
 
-        return _Operand(path[-1].field_type, values)
+        return _Operand(kind, values)
 
     def _applied(self, node: Mapping[str, Any]) -> _Operand:
         _check_keys(node, {"type", "function", "arguments"})

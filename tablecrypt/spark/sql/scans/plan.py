@@ -65,7 +65,7 @@ from pyiceberg.utils.concurrent import ExecutorFactory
 
 from tablecrypt.engines.protected_columns import protected_among
 from tablecrypt.errors import FormatError
-from tablecrypt.files.encrypting_file_io import read_restrictions_of
+from tablecrypt.files.encrypting_file_io import read_restrictions_of, refuse_restricted
 from tablecrypt.files.locations import with_scheme
 from tablecrypt.manifests.records import EncryptedDataFile, key_metadata_of
 from tablecrypt.spark.shared.schema import schema_json, stored_names
@@ -75,7 +75,7 @@ from tablecrypt.spark.shared.task_keys import PlannedFile, encode_planned_files
 from tablecrypt.spark.sql.catalogs import described_partitioning
 from tablecrypt.spark.sql.messages import OptionsRequest, Request, Response, operation
 from tablecrypt.spark.sql.planner import LoadedTable, Planner
-from tablecrypt.spark.sql.scans.changes import ChangeTask, change_tasks
+from tablecrypt.spark.sql.scans.changes import change_tasks
 from tablecrypt.spark.sql.scans.filters import FilterRequest, Predicate, looked_at, pruning_filter
 from tablecrypt.spark.sql.scans.partition_terms import partition_filters
 from tablecrypt.spark.sql.scans.partition_values import PartitionStruct, json_value
@@ -86,6 +86,7 @@ from tablecrypt.spark.tables import readable_columns
 from tablecrypt.table.deletes import DeleteReader
 from tablecrypt.table.planning import EncryptedFileScanTask, PlanCounts, ScanPlanner
 from tablecrypt.table.protection.visible_columns import ERROR, MASK
+from tablecrypt.table.table import EncryptedTable
 
 READ_OPTIONS: Final = {
     "parquet.crypto.factory.class": f"{PACKAGE}.ReadKeys",
@@ -188,7 +189,9 @@ def planned(
     projected = _projected(loaded.schema, wanted)
     readable = _readable(loaded, request, projected)
     settings = ReadSettings.of(request, metadata.properties)
-    may_group = request.grouped and settings.groups and loaded.changes is None
+    is_restricted = read_restrictions_of(loaded.located.table.io) is not None
+    # Where the catalog's server masks columns, rows of one partition need not be alike, nor those of two differ.
+    may_group = request.grouped and settings.groups and loaded.changes is None and not is_restricted
     columns = {field.name for field in projected.fields} if may_group else set()
     grouping = Grouping.of(tasks, metadata, loaded.schema, columns)
     tasks = tasks if grouping is None else grouping.in_groups(tasks)
@@ -213,7 +216,9 @@ def planned(
             "vectorized": settings.is_vectorized,
             "metrics": planning_metrics(tasks, counts),
             **_columns_of(tasks),
-            "partitions": _partitions(tasks, metadata, wanted),
+            # Where Python reads all files, it applies their deletes, and Spark needs no positions.
+            "deletes": [reason is None and bool(task.delete_files) for task in tasks],
+            "partitions": _partitions(tasks, loaded.located.table, wanted),
             "portable": [reason or _unsupported_file(task, projected, metadata) for task in tasks],
         }
     )
@@ -339,7 +344,6 @@ def _columns_of(tasks: Sequence[EncryptedFileScanTask]) -> dict[str, list[Any]]:
         "first_row_ids": [EncryptedDataFile.of(task.file).first_row_id for task in tasks],
         "sequences": [task.data_sequence_number for task in tasks],
         "specs": [task.file.spec_id for task in tasks],
-        "deletes": [bool(task.delete_files) and not isinstance(task, ChangeTask) for task in tasks],
     }
 
 
@@ -363,12 +367,14 @@ def _distinct_counts(loaded: LoadedTable, projected: Schema) -> list[dict[str, A
     return [{"column": names[each], "count": int(count)} for each, count in counts.items() if each in names and count.isdecimal()]
 
 
-def _partitions(tasks: Sequence[EncryptedFileScanTask], metadata: TableMetadata, wanted: Mapping[str, Any]) -> list[list[Any]] | None:
+def _partitions(tasks: Sequence[EncryptedFileScanTask], table: EncryptedTable, wanted: Mapping[str, Any]) -> list[list[Any]] | None:
     """Return the partition values of files that a plan wants; None where it wants none."""
     struct = next((field["type"] for field in wanted["fields"] if field["name"] == PARTITION_COLUMN), None)
     if struct is None or "fields" not in struct:
         return None
-    names, partitions = [field["name"] for field in struct["fields"]], PartitionStruct(metadata)
+    # They may be true values of a masked column.
+    refuse_restricted(table.io, f"reading {PARTITION_COLUMN}")
+    names, partitions = [field["name"] for field in struct["fields"]], PartitionStruct(table.metadata)
     return [partitions.values(task.file, names) for task in tasks]
 
 
