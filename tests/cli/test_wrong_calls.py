@@ -348,13 +348,16 @@ def test_a_metadata_file_that_is_not_there_is_named_with_the_way_back(home: Path
     table = new_table(load_catalog("prod", **moved), "db.lost", rows.schema, properties={"encryption.key-id": "orders"})
     metadata_path(table).unlink()
 
-    done = run(*PROD, "-p", f"uri={moved['uri']}", "verify", "db.lost")
+    what_to_do = "db.lost: its metadata file is not in storage. Restore it from a backup"
+    prod = (*PROD, "-p", f"uri={moved['uri']}")
+
+    done = run(*prod, "verify", "db.lost")
     assert done.code == 2
-    assert done.stderr.startswith(
-        "tablecrypt: db.lost: the metadata file that the catalog names is not in storage. Restore it from a backup"
-    )
+    assert done.stderr.startswith(f"tablecrypt: {what_to_do}")
     assert table.metadata_location.rpartition("/")[2] in done.stderr
     assert len(error_lines(done)) == 1
+    for command in (("list",), ("doctor", "db.lost"), ("audit", "--include", "db.lost")):
+        assert what_to_do in run(*prod, *command).stdout
 
 
 def test_doctor_gives_no_advice_that_was_followed_already() -> None:
