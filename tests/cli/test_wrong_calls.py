@@ -247,7 +247,14 @@ CALLS: Final[list[tuple[tuple[str, ...], str]]] = [
     ((*PROD, "cat", "db.orders", "--where", "item = 3"), "'item = 3' does not fit db.orders: Cannot convert LongLiteral into string"),
     ((*PROD, "cat", "db.orders", "--where", "id == 'x"), "is not a filter; a valid one is: region = 'north' and total > 3"),
     ((*PROD, "cat", "db.orders", "--where", "id >>> 3"), "is not a filter"),
-    ((*PROD, "reencrypt", "db.orders", "--where", "((("), "is not a filter"),
+    *(
+        ((*PROD, *command, "--where", "((("), "tablecrypt: the filter cannot be parsed: '((('; a valid one is: region")
+        for command in (
+            ("reencrypt", "db.orders"),
+            ("erase", "db.orders", "--yes"),
+            ("share", "db.orders", "--to", "alias/people", "--location", "file://{home}/share"),
+        )
+    ),
     ((*PROD, "compact", "db.orders", "--where", "nobody = 3"), "it has no column nobody"),
     ((*PROD, "cat", "db.orders", "--snapshot", "4"), "db.orders: Snapshot not found: 4; tablecrypt inspect lists its snapshots"),
     ((*PROD, "cat", "db.people"), "column home is a struct<city: large_string, zip: int64>, which CSV cannot hold: use --format json, or"),

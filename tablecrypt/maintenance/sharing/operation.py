@@ -253,8 +253,8 @@ class _Sharing:
     def rows(self, row_filter: str | BooleanExpression | None, record: ShareRecord | None) -> BooleanExpression:
         """Return the filter of the shared rows."""
         if row_filter is None and record is not None and record.row_filter:
-            return checked_filter(self.table, record.row_filter, "the filter of the share, which row_filter can say anew:")
-        return ALWAYS_TRUE if row_filter is None else checked_filter(self.table, row_filter, "row_filter")
+            return checked_filter(self.table, record.row_filter, "the filter of the share, which row_filter (--where) can say anew,")
+        return ALWAYS_TRUE if row_filter is None else checked_filter(self.table, row_filter)
 
     def make(self, plan: SharePlan, row_filter: str) -> Shared:
         """Make the share."""
