@@ -7,7 +7,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from tablecrypt._atomic_file import atomic_file
+from tablecrypt._atomic_file import atomic_file, check_folder_of
 from tablecrypt.arguments import check_name_parts
 from tablecrypt.cli._framework import Chosen, check_replaced, end_with_found, run_on
 from tablecrypt.cli._output import progress_shown, say, show
@@ -76,14 +76,8 @@ def _write_page(path: Path, page: str) -> None:
 def _check_page(html_file: Path | None) -> None:
     if html_file is None:
         return
-    # A blank name is the current folder.
-    if not str(html_file).strip() or html_file.is_dir():
-        raise ConfigurationError(f"--html {html_file} is blank or a folder: name a file")
-
     check_replaced("--html", html_file, _BEGINS_A_PAGE, "HTML page")
     if html_file.is_file() or not html_file.exists():
-        from tablecrypt.maintenance.report import check_folder_of
-
         check_folder_of(html_file.resolve())
 
 

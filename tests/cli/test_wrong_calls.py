@@ -211,20 +211,25 @@ CALLS: Final[list[tuple[tuple[str, ...], str]]] = [
     ),
     # places that are not there
     ((*PROD, "audit", "db.orders", "--html", "nowhere/page.html"), "there is no folder"),
-    ((*PROD, "audit", "db.orders", "--html", ""), "--html . is blank or a folder: name a file"),
+    *(
+        ((*PROD, command, "db.orders", option, value), f"Invalid value for '{option}': it is blank: name a file")
+        for command, option in (("audit", "--html"), ("audit", "--bundle"), ("erase", "--certificate"), ("verify", "--resume-from"))
+        for value in ("", " ")
+    ),
     ((*PROD, "audit", "db.orders", "--html", "/proc/page.html"), "/proc/page.html: "),
     (("hadoop-kms-token", "--token-file", " "), "the token file is blank or ends in a line break: write the path of a file alone"),
     (
         (*PROD, "hadoop-kms-key", "pii", "--master-key", "orders", "--key-file", " "),
         "the key file is blank or ends in a line break: write the path of a file alone",
     ),
-    (("encrypt-file", "rows.csv", " ", "--key-file", "orders.keys", "--key-id", "orders"), "the target is blank or a folder: name a file"),
-    (("share-keygen", "no/such/partner.key"), "No such file or directory: 'no/such/partner.key'"),
-    ((*PROD, "audit", "db.orders", "--html", " "), "is blank or a folder: name a file"),
-    ((*PROD, "verify", "db.orders", "--resume-from", ""), ". is a folder: name a file"),
+    (
+        ("encrypt-file", "rows.csv", " ", "--key-file", "orders.keys", "--key-id", "orders"),
+        "Invalid value for 'TARGET': it is blank: name a file",
+    ),
+    (("share-keygen", "no/such/partner.key"), "no/such/partner.key: there is no folder {home}/no/such"),
     ((*PROD, "cat", "db.orders", "--limit", "99999999999999999999"), "99999999999999999999 is not in the range 0<=x<=9223372036854775807"),
     ((*PROD, "accept", "\udcff", *ACCEPT), "a location holds half of a surrogate pair"),
-    ((*PROD, "verify", "db.orders", "--resume-from", "no/such/state"), "no/such/state: there is no folder no/such"),
+    ((*PROD, "verify", "db.orders", "--resume-from", "no/such/state"), "no/such/state: there is no folder {home}/no/such"),
     ((*PROD, "-p", "encryption.pins={home}", "cat", "db.orders"), "the pin file {home} cannot be read: Is a directory"),
     (
         (*PROD, "-p", "encryption.pins=/proc/no/pins.json", "cat", "db.orders"),
