@@ -53,6 +53,7 @@ from pyiceberg.table.metadata import TableMetadata
 from pyroaring import BitMap64
 
 from tablecrypt import _magics as magics
+from tablecrypt._arrow_types import comparable
 from tablecrypt._per_process import SizeBoundedCache
 from tablecrypt.crypto import ags1
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
@@ -653,15 +654,3 @@ def _numbered(deletes: pa.ChunkedArray, rows: pa.Array, match_null: bool = True)
         pc.cast(pc.index_in(deletes, value_set=values, skip_nulls=skip_nulls), pa.int64()),
         pc.cast(pc.index_in(rows, value_set=values, skip_nulls=skip_nulls), pa.int64()),
     )
-
-
-def comparable(values: pa.ChunkedArray | pa.Array) -> pa.ChunkedArray | pa.Array:
-    """Return a column in a type that Arrow compares: no dictionary, no extension type, text of one kind."""
-    if isinstance(values.type, pa.DictionaryType):
-        values = values.cast(values.type.value_type)
-    if isinstance(values.type, pa.BaseExtensionType):
-        return values.cast(values.type.storage_type)
-    if pa.types.is_string(values.type):
-        return values.cast(pa.large_string())
-
-    return values.cast(pa.large_binary()) if pa.types.is_binary(values.type) else values
