@@ -15,7 +15,7 @@ from tablecrypt.cli.operations import Run, command_of
 from tablecrypt.cli.settings import Settings, named_by
 from tablecrypt.errors import ConfigurationError, TablecryptError
 from tablecrypt.external_errors import is_external
-from tablecrypt.printable import bytes_shown, counted, local_moment
+from tablecrypt.printable import bytes_shown, counted, local_moment, share_shown
 
 if TYPE_CHECKING:
     from tablecrypt.maintenance import Audit, AuditChanges, Check, CheckUp, TableAudit, Verified
@@ -139,8 +139,11 @@ def _print_table(table: TableAudit) -> None:
     layers = f"{counted(len(table.keks), 'KEK', 'KEKs')}, {counted(len(table.snapshots), 'snapshot', 'snapshots')}"
     say(f"{table.table}: master key {table.key_id or 'none'}, {layers}, {described}")
     for partition in table.partitions:
-        if partition.share < 1:
-            say(f"  {partition.share:.0%} of {partition.partition or 'the table'} is encrypted")
+        name = partition.partition or "the table"
+        if partition.share < 1 and partition.encrypted_files + partition.unread_files < partition.files:
+            say(f"  {share_shown(partition.share)} of {name} is encrypted")
+        if partition.unread_files:
+            say(f"  {partition.unread_files:,} of {counted(partition.files, 'file', 'files')} of {name} could not be read")
     for finding in table.findings:
         say(f"  {finding.severity.label:<8} {finding.kind.code}: {finding.where}: {finding.message}")
 
