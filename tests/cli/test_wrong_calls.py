@@ -274,6 +274,11 @@ CALLS: Final[list[tuple[tuple[str, ...], str]]] = [
         ((*PROD, command, "db.orders", "--older-than", "2999-01-01", "--dry-run"), "'2999-01-01' is in the future: name a moment before 20")
         for command in ("reencrypt", "orphans")
     ),
+    *(
+        ((*PROD, *command, location), f"{location!r} is not a location for a table")
+        for command in (("relocate", "db.orders"), ("share", "db.orders", "--to", "alias/people", "--location"))
+        for location in ("/", "s3://")
+    ),
     ((*PROD, "relocate", "db.orders", "copy"), "'copy' is not a location for a table: write a complete one, such as s3://bucket/folder"),
     ((*PROD, "migrate", "db.orders", "--key-id", "order"), "db.orders is encrypted already, under orders"),
     # keys
