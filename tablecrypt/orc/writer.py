@@ -140,14 +140,13 @@ class _PartWriter:
         options: dict[str, Any],
         bloom_filter_columns: Sequence[str],
     ) -> None:
-        # Masks and shadows find their columns by name: with two of one name, the wrong one could stay in the clear.
-        if len(set(schema.names)) != len(schema.names):
-            raise ConfigurationError("an ORC file with encrypted columns needs a different name for every column")
-
         self._options = options
         self._schema = _orc_schema(schema)
         with refusals_of_writers("ORC"):
             self._orc_schema = read_tail(_as_orc(self._schema.empty_table(), options)).schema
+        # Masks and shadows find their columns by name: with two of one name, the wrong one could stay in the clear, or lose its values.
+        if any(len(set(column.child_names)) < len(column.child_names) for column in self._orc_schema):
+            raise ConfigurationError("an ORC file with encrypted columns needs a different name for every column and field")
         self.plan: ColumnPlan = plan_columns(self._orc_schema, encrypt, mask)
         self.shadows = ShadowColumns(self.plan)
         self._shadowed = [self._orc_schema.name_of(top.id) for top in self.plan.shadowed]
