@@ -83,14 +83,22 @@ def atomic_file(
 @contextmanager
 def _unnamed(descriptor: int, path: Path, replace: bool, durable: bool) -> Iterator[BinaryIO]:
     try:
-        # The writer may close the file; it exists for as long as one descriptor is open.
-        with os.fdopen(os.dup(descriptor), "wb") as file:
+        # It exists for as long as one descriptor is open.
+        with _written(descriptor, durable) as file:
             yield file
-        if durable:
-            os.fsync(descriptor)
         _give_name(descriptor, path, replace)
     finally:
         os.close(descriptor)
+
+
+@contextmanager
+def _written(descriptor: int, durable: bool) -> Iterator[BinaryIO]:
+    """Yield a file, which the writer may close, for the content of one that is open."""
+    with os.fdopen(os.dup(descriptor), "wb") as file:
+        yield file
+    # The content first, then the name: after a power cut the name must not lead to an empty file.
+    if durable:
+        os.fsync(descriptor)
 
 
 @contextmanager
@@ -103,11 +111,8 @@ def _named(beside: Path, path: Path, replace: bool, mode: int, durable: bool) ->
         raise FileNotFoundError(error.errno, error.strerror, str(path)) from None
     try:
         try:
-            with os.fdopen(os.dup(descriptor), "wb") as file:
+            with _written(descriptor, durable) as file:
                 yield file
-            # The content first, then the name: after a power cut the name must not lead to an empty file.
-            if durable:
-                os.fsync(descriptor)
         finally:
             os.close(descriptor)
 
