@@ -182,7 +182,6 @@ CALLS: Final[list[tuple[tuple[str, ...], str]]] = [
         (*PROD, "relocate", "db.orders", "abfss://lake@account.dfs.core.windows.net/x"),
         "the account of Azure's storage is not known: set adls.account-name",
     ),
-    (("keygen", "--key-file", "", "--key-id", "k"), "the key file . cannot be written (Is a directory)"),
     ((*PROD, "cat", "DB.ORDERS"), "Table does not exist: DB.ORDERS. Did you mean db.orders?"),
     ((*PROD, "cat", "db.orders "), "Did you mean db.orders?"),
     ((*PROD, "cat", "prod.db.orders"), "Table does not exist: prod.db.orders. Did you mean db.orders?"),
@@ -217,10 +216,15 @@ CALLS: Final[list[tuple[tuple[str, ...], str]]] = [
         for value in ("", " ")
     ),
     ((*PROD, "audit", "db.orders", "--html", "/proc/page.html"), "/proc/page.html: "),
-    (("hadoop-kms-token", "--token-file", " "), "the token file is blank or ends in a line break: write the path of a file alone"),
-    (
-        (*PROD, "hadoop-kms-key", "pii", "--master-key", "orders", "--key-file", " "),
-        "the key file is blank or ends in a line break: write the path of a file alone",
+    *(
+        ((*command, option, value), f"Invalid value for '{option}': it is blank: name a file")
+        for command, option in (
+            (("hadoop-kms-token",), "--token-file"),
+            ((*PROD, "hadoop-kms-key", "pii", "--master-key", "orders"), "--key-file"),
+            (("keygen", "--key-id", "orders"), "--key-file"),
+            (("decrypt-file", "rows.csv", "rows.dec", "--key-id", "orders"), "--key-file"),
+        )
+        for value in ("", " ")
     ),
     (
         ("encrypt-file", "rows.csv", " ", "--key-file", "orders.keys", "--key-id", "orders"),
