@@ -1,7 +1,7 @@
 """Arrow types with other types in them.
 
-What one walk through structs, lists and maps makes of the types of values; their casts, also to be compared; arrays of nulls and of empty
-values; what pyarrow refuses to write.
+What one walk through structs, lists and maps makes of the types of values; their casts; arrays of nulls and of empty values;
+what pyarrow refuses to write.
 """
 
 from __future__ import annotations
@@ -88,19 +88,6 @@ def cast_rows(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """Return rows in the types of a schema whose columns are theirs, in that order."""
     columns = [cast_values(column, field.type) for column, field in zip(rows.columns, schema, strict=True)]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
-
-
-def comparable(values: pa.ChunkedArray | pa.Array) -> pa.ChunkedArray | pa.Array:
-    """Return values in a type that Arrow compares, as Iceberg orders them: no dictionary or extension type, text and bytes of one kind."""
-    if pa.types.is_dictionary(values.type):
-        values = values.cast(values.type.value_type)
-    if isinstance(values.type, pa.BaseExtensionType):
-        values = values.cast(values.type.storage_type)
-    if pa.types.is_string(values.type):
-        return values.cast(pa.large_string())
-
-    is_bytes = pa.types.is_binary(values.type) or pa.types.is_fixed_size_binary(values.type)
-    return values.cast(pa.large_binary()) if is_bytes else values
 
 
 def offsets_of(array: pa.Array) -> pa.Array:

@@ -26,9 +26,9 @@ from pyiceberg.table.sorting import NullOrder, SortDirection
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import BooleanType, DateType, DecimalType, IntegerType, LongType, StringType, TimestampType, TimestamptzType
 
-from tablecrypt._arrow_types import comparable
 from tablecrypt.arguments import check_switches, names_of
 from tablecrypt.errors import ConfigurationError
+from tablecrypt.table.arrow_filter import comparable
 
 _ORDERED_ALIKE: Final = (BooleanType, IntegerType, LongType, DateType, TimestampType, TimestamptzType, DecimalType, StringType)
 _BITS: Final = 64

@@ -53,7 +53,6 @@ from pyiceberg.table.metadata import TableMetadata
 from pyroaring import BitMap64
 
 from tablecrypt import _magics as magics
-from tablecrypt._arrow_types import comparable
 from tablecrypt._per_process import SizeBoundedCache
 from tablecrypt.crypto import ags1
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
@@ -62,6 +61,7 @@ from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.manifests.records import FORMAT_VERSION, EncryptedDataFile, is_deletion_vector, key_metadata_of
 from tablecrypt.parquet.uniform import ReadRequest
 from tablecrypt.table._pyiceberg.arrow import to_requested_schema
+from tablecrypt.table.arrow_filter import comparable
 from tablecrypt.table.data_file_reader import opened_file
 from tablecrypt.table.foreign_engines import location_provider
 from tablecrypt.table.planning import FILE_PATH_FIELD_ID

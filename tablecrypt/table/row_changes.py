@@ -50,7 +50,7 @@ from pyiceberg.table.snapshots import IsolationLevel, Operation
 from pyiceberg.types import DateType, IntegerType, LongType, StringType
 from pyroaring import BitMap64
 
-from tablecrypt._arrow_types import cast_values, comparable, with_leaves
+from tablecrypt._arrow_types import cast_values, with_leaves
 from tablecrypt.arguments import names_of
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import ConfigurationError, FormatError, PlaintextRefusedError
@@ -59,6 +59,7 @@ from tablecrypt.iceberg_properties import ROW_MODES
 from tablecrypt.parquet.uniform import UniformParquetFile
 from tablecrypt.setting_kinds import one_of
 from tablecrypt.table._pyiceberg.arrow import check_pyarrow_schema_compatible, stored_as, stored_schema
+from tablecrypt.table.arrow_filter import comparable
 from tablecrypt.table.deletes import row_numbers
 from tablecrypt.table.filters import fitted
 from tablecrypt.table.lineage import LAST_UPDATED, ROW_ID, with_lineage

@@ -34,7 +34,6 @@ from pyiceberg.schema import Schema, prune_columns
 from pyiceberg.table import ALWAYS_TRUE
 from pyiceberg.types import PrimitiveType, StructType
 
-from tablecrypt._arrow_types import comparable
 from tablecrypt.errors import (
     ColumnKeyDeniedError,
     ConfigurationError,
@@ -51,6 +50,7 @@ from tablecrypt.maintenance.operation import Counted
 from tablecrypt.manifests.records import FORMAT_VERSION, EncryptedDataFile, is_deletion_vector, partition_values
 from tablecrypt.parquet.uniform import ReadRequest
 from tablecrypt.table._pyiceberg.arrow import InclusiveMetricsEvaluator, to_requested_schema
+from tablecrypt.table.arrow_filter import comparable
 from tablecrypt.table.data_file_reader import FIELD_ID_KEY, opened_file
 from tablecrypt.table.deletes import DeletionVectorReader, equality_fields
 from tablecrypt.table.metadata import EncryptedSnapshot

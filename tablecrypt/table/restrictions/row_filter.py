@@ -37,9 +37,9 @@ from pyiceberg.transforms import (
 )
 from pyiceberg.types import DoubleType, FloatType, IcebergType, IntegerType, LongType, NestedField, PrimitiveType, StringType, StructType
 
-from tablecrypt._arrow_types import comparable
 from tablecrypt.errors import ReadRestrictionError
 from tablecrypt.keys.nested_columns import path_through_structs
+from tablecrypt.table.arrow_filter import comparable
 from tablecrypt.table.partitions import transformed
 from tablecrypt.table.restrictions.json_values import primitive_type, value_in_json
 
