@@ -1,14 +1,18 @@
 """Arrow types with other types in them.
 
-What one walk through structs, lists and maps makes of the types of values; their casts; arrays of nulls and of empty values.
+What one walk through structs, lists and maps makes of the types of values; their casts; arrays of nulls and of empty values;
+what pyarrow refuses to write.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import pyarrow as pa
 import pyarrow.compute as pc
+
+from tablecrypt.errors import ConfigurationError
 
 
 def with_leaves(kind: pa.DataType, leaf: Callable[[pa.DataType], pa.DataType]) -> pa.DataType:
@@ -183,3 +187,15 @@ def _empty_value(kind: pa.DataType) -> object:
         return b""
 
     return False if pa.types.is_boolean(kind) else 0
+
+
+@contextmanager
+def refusals_of_writers(file_format: str) -> Iterator[None]:
+    """Turn pyarrow's errors into ConfigurationError: while it writes into memory, they are about the request."""
+    try:
+        yield
+    except (pa.ArrowException, OSError, OverflowError, TypeError, ValueError) as error:
+        # ConfigurationError is a ValueError too, and names the request better than pyarrow.
+        if isinstance(error, ConfigurationError):
+            raise
+        raise ConfigurationError(f"pyarrow cannot write these rows with these options as {file_format}: {error}") from error

@@ -7,7 +7,7 @@
 When the block ends without an error the file gets its name, in one step. `durable` flushes the content to the disk before that and the
 folder after it: without the second, a power cut could bring the old content back.
 
-What the system raises passes through; FileExistsError names the file that was there.
+What the system raises passes through; FileExistsError names the file that was there. `check_folder_of` says beforehand, and what to do.
 """
 
 from __future__ import annotations
@@ -15,16 +15,32 @@ from __future__ import annotations
 import errno
 import os
 import secrets
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, Final, Literal
+
+from tablecrypt.errors import ConfigurationError
 
 Place = Literal["unnamed", "hidden", "exclusive"]
 _PRIVATE: Final = 0o600
 _SHARED: Final = 0o666
 _DESCRIPTORS: Final = "/proc/self/fd"
 _NO_UNNAMED_FILES: Final = (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL, errno.ENOENT)
+
+
+def check_folder_of(path: Path) -> None:
+    """Refuse a path in whose folder no file can be written. ConfigurationError: it is missing, or cannot be written to."""
+    folder = path.absolute().parent
+    if not folder.is_dir():
+        raise ConfigurationError(f"{path}: there is no folder {folder}")
+
+    # By trying: permission bits say nothing of a read-only or full file system.
+    try:
+        tempfile.TemporaryFile(dir=folder).close()
+    except OSError as error:
+        raise ConfigurationError(f"{path}: no file can be written in {folder} ({error.strerror}): name a file in another folder") from error
 
 
 @contextmanager
@@ -67,14 +83,22 @@ def atomic_file(
 @contextmanager
 def _unnamed(descriptor: int, path: Path, replace: bool, durable: bool) -> Iterator[BinaryIO]:
     try:
-        # The writer may close the file; it exists for as long as one descriptor is open.
-        with os.fdopen(os.dup(descriptor), "wb") as file:
+        # It exists for as long as one descriptor is open.
+        with _written(descriptor, durable) as file:
             yield file
-        if durable:
-            os.fsync(descriptor)
         _give_name(descriptor, path, replace)
     finally:
         os.close(descriptor)
+
+
+@contextmanager
+def _written(descriptor: int, durable: bool) -> Iterator[BinaryIO]:
+    """Yield a file, which the writer may close, for the content of one that is open."""
+    with os.fdopen(os.dup(descriptor), "wb") as file:
+        yield file
+    # The content first, then the name: after a power cut the name must not lead to an empty file.
+    if durable:
+        os.fsync(descriptor)
 
 
 @contextmanager
@@ -87,11 +111,8 @@ def _named(beside: Path, path: Path, replace: bool, mode: int, durable: bool) ->
         raise FileNotFoundError(error.errno, error.strerror, str(path)) from None
     try:
         try:
-            with os.fdopen(os.dup(descriptor), "wb") as file:
+            with _written(descriptor, durable) as file:
                 yield file
-            # The content first, then the name: after a power cut the name must not lead to an empty file.
-            if durable:
-                os.fsync(descriptor)
         finally:
             os.close(descriptor)
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime as dt
+import math
 import re
 import shlex
 import unicodedata
@@ -139,6 +140,13 @@ def bytes_shown(length: int) -> str:
     while value >= 1000 and unit < len(_BYTE_UNITS) - 1:
         value, unit = value / 1000, unit + 1
     return f"{length} B" if unit == 0 else f"{value:.3g} {_BYTE_UNITS[unit]}"
+
+
+def share_shown(share: float) -> str:
+    """Return a share in percent. What is not all never looks like it."""
+    if share in (0, 1):
+        return f"{share:.0%}"
+    return f"{min(max(math.floor(share * 1000) / 10, 0.1), 99.9):.1f}%"
 
 
 def _escaped(character: str) -> str:

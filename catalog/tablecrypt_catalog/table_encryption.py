@@ -91,13 +91,19 @@ def refusing_unreadable(identifier: str | Identifier) -> Iterator[None]:
 
     Raises:
         FormatError: the location is not valid, or has no table metadata.
+        FileNotFoundError: there is no file; it says what to do.
     """
+    name = ".".join(Catalog.identifier_to_tuple(identifier))
     try:
         yield
     except TablecryptError:
         raise  # a ConfigurationError is a ValueError too
+    except FileNotFoundError as error:
+        raise FileNotFoundError(
+            f"{name}: its metadata file is not in storage. Restore it from a backup, or register the newest one that there is "
+            f"(docs/how-to/restore.md): {error}"
+        ) from error
     except UNREADABLE as error:
-        name = ".".join(Catalog.identifier_to_tuple(identifier))
         raise FormatError(f"{name}: what the catalog's entry leads to cannot be read as table metadata: {problem_of(error)}") from error
 
 

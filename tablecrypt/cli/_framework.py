@@ -134,6 +134,19 @@ dry_run_option = click.option("--dry-run", is_flag=True, help="Show what would b
 yes_option = click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation. Required without a terminal.")
 
 
+class FilePath(click.Path):
+    """The path of a file, which is refused where it is blank: that of a variable that is not set would be the current folder."""
+
+    def __init__(self, **more: Any) -> None:
+        super().__init__(path_type=Path, **more)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the path."""
+        if not str(value).strip():
+            self.fail("it is blank: name a file", param, ctx)
+        return super().convert(value, param, ctx)
+
+
 def refuse_blank(context: click.Context, parameter: click.Parameter, value: Any) -> Any:
     """Return the text of an option, or its texts, unless one is blank: a variable that is not set would leave the option out, unnoticed."""
     for each in value if isinstance(value, tuple) else (value,):

@@ -7,7 +7,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from tablecrypt._atomic_file import atomic_file
+from tablecrypt._atomic_file import atomic_file, check_folder_of
 from tablecrypt.arguments import check_name_parts
 from tablecrypt.cli._framework import Chosen, check_replaced, end_with_found, run_on
 from tablecrypt.cli._output import progress_shown, say, show
@@ -15,7 +15,7 @@ from tablecrypt.cli.operations import Run, command_of
 from tablecrypt.cli.settings import Settings, named_by
 from tablecrypt.errors import ConfigurationError, TablecryptError
 from tablecrypt.external_errors import is_external
-from tablecrypt.printable import bytes_shown, counted, local_moment
+from tablecrypt.printable import bytes_shown, counted, local_moment, share_shown
 
 if TYPE_CHECKING:
     from tablecrypt.maintenance import Audit, AuditChanges, Check, CheckUp, TableAudit, Verified
@@ -76,14 +76,8 @@ def _write_page(path: Path, page: str) -> None:
 def _check_page(html_file: Path | None) -> None:
     if html_file is None:
         return
-    # A blank name is the current folder.
-    if not str(html_file).strip() or html_file.is_dir():
-        raise ConfigurationError(f"--html {html_file} is blank or a folder: name a file")
-
     check_replaced("--html", html_file, _BEGINS_A_PAGE, "HTML page")
     if html_file.is_file() or not html_file.exists():
-        from tablecrypt.maintenance.report import check_folder_of
-
         check_folder_of(html_file.resolve())
 
 
@@ -145,8 +139,11 @@ def _print_table(table: TableAudit) -> None:
     layers = f"{counted(len(table.keks), 'KEK', 'KEKs')}, {counted(len(table.snapshots), 'snapshot', 'snapshots')}"
     say(f"{table.table}: master key {table.key_id or 'none'}, {layers}, {described}")
     for partition in table.partitions:
-        if partition.share < 1:
-            say(f"  {partition.share:.0%} of {partition.partition or 'the table'} is encrypted")
+        name = partition.partition or "the table"
+        if partition.share < 1 and partition.encrypted_files + partition.unread_files < partition.files:
+            say(f"  {share_shown(partition.share)} of {name} is encrypted")
+        if partition.unread_files:
+            say(f"  {partition.unread_files:,} of {counted(partition.files, 'file', 'files')} of {name} could not be read")
     for finding in table.findings:
         say(f"  {finding.severity.label:<8} {finding.kind.code}: {finding.where}: {finding.message}")
 

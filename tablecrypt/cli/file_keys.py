@@ -21,7 +21,7 @@ import click
 
 from tablecrypt import _magics as magics
 from tablecrypt._parsed_json import ParsedJson, problem_of
-from tablecrypt.cli._framework import refuse_blank
+from tablecrypt.cli._framework import FilePath, refuse_blank
 from tablecrypt.errors import ConfigurationError, FormatError
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def key_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add --key-file and --key-id to a command: where the master key is, and which."""
     key_file = click.option(
         "--key-file",
-        type=click.Path(dir_okay=False, path_type=Path),
+        type=FilePath(dir_okay=False),
         help="The master key is in this key file (keygen makes one). Without it, --property and --catalog name the key service.",
     )
     key_id = click.option("--key-id", callback=refuse_blank, help="The master key's id in the key file or key service.")

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, BinaryIO, Final, cast
 import click
 
 from tablecrypt import _magics as magics
-from tablecrypt._atomic_file import atomic_file
+from tablecrypt._atomic_file import atomic_file, check_folder_of
 from tablecrypt.cli import file_keys
-from tablecrypt.cli._framework import DocumentedCommand, dry_run_option, json_option
+from tablecrypt.cli._framework import DocumentedCommand, FilePath, dry_run_option, json_option
 from tablecrypt.cli._output import show
 from tablecrypt.cli.settings import Settings, pass_settings
 from tablecrypt.errors import ConfigurationError
@@ -45,8 +45,8 @@ _COPIED: Final = 4 * 1024 * 1024
     ],
     needs="Permission to wrap with the master key.",
 )
-@click.argument("source", type=click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path))
-@click.argument("target", type=click.Path(dir_okay=False, path_type=Path))
+@click.argument("source", type=FilePath(exists=True, dir_okay=False, allow_dash=True))
+@click.argument("target", type=FilePath(dir_okay=False))
 @file_keys.key_options
 @click.option("--format", "file_format", type=click.Choice(["auto", "parquet", "ags1"]), default="auto", show_default=True)
 @click.option(
@@ -115,8 +115,8 @@ def encrypt_file(
     ],
     needs="Permission to unwrap with the master key, and the .key.json file that encrypt-file left beside SOURCE.",
 )
-@click.argument("source", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.argument("target", type=click.Path(dir_okay=False, path_type=Path))
+@click.argument("source", type=FilePath(exists=True, dir_okay=False))
+@click.argument("target", type=FilePath(dir_okay=False))
 @file_keys.key_options
 @click.option("--force", is_flag=True, help="Replace TARGET.")
 @dry_run_option
@@ -199,14 +199,11 @@ def _check_target(target: Path, kept: Mapping[str, Path | None]) -> None:
         kept: what neither of them may replace, by what people call it.
 
     Raises:
-        ConfigurationError: it is -, blank, one of `kept`, or in a folder that is not there.
+        ConfigurationError: it is - or one of `kept`, or in a folder that is not there or cannot be written to.
     """
     if str(target) == "-":
         raise ConfigurationError("- is not a file: name a file, since the key of an encrypted file is stored beside it")
-    if not target.name.strip():
-        raise ConfigurationError("the target is blank or a folder: name a file")
-    if not target.absolute().parent.is_dir():
-        raise ConfigurationError(f"{target}: there is no folder {target.parent}")
+    check_folder_of(target)
     # Through links as well: the source is read while the target is written.
     for written, (what, file) in product((target, file_keys.key_path(target)), kept.items()):
         if file is not None and file.exists() and written.exists() and written.samefile(file):

@@ -17,14 +17,14 @@ import click
 
 from tablecrypt._atomic_file import atomic_file
 from tablecrypt.arguments import file_path
-from tablecrypt.cli._framework import DocumentedCommand, json_option, refuse_blank
+from tablecrypt.cli._framework import DocumentedCommand, FilePath, json_option, refuse_blank
 from tablecrypt.cli._output import say, show
 from tablecrypt.cli.settings import Settings, pass_settings
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.printable import counted
 
 DEFAULT_LENGTH: Final = 16
-_FILE = click.Path(dir_okay=False, path_type=Path)
+_FILE = FilePath(dir_okay=False)
 
 
 @click.command(
@@ -102,9 +102,7 @@ def hadoop_kms(
     needs="Permission to generate a key with the master key.",
 )
 @click.argument("name")
-@click.option(
-    "--key-file", required=True, type=click.Path(dir_okay=False, path_type=Path), help="The key file; created if it does not exist."
-)
+@click.option("--key-file", required=True, type=_FILE, help="The key file; created if it does not exist.")
 @click.option(
     "--master-key",
     callback=refuse_blank,
@@ -153,7 +151,7 @@ def hadoop_kms_key(
         ("Where it goes", "hadoop.security.key.provider.path=kms://https@kms.example.org:9600/token/<token>/kms"),
     ],
 )
-@click.option("--token-file", required=True, type=click.Path(dir_okay=False, path_type=Path), help="The new file; it must not exist yet.")
+@click.option("--token-file", required=True, type=_FILE, help="The new file; it must not exist yet.")
 @json_option
 def hadoop_kms_token(token_file: Path, as_json: bool) -> None:
     """Create a token for a user of hadoop-kms.

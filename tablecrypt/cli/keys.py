@@ -11,7 +11,7 @@ from typing import Any, Final
 import click
 
 from tablecrypt.arguments import file_path
-from tablecrypt.cli._framework import Chosen, DocumentedCommand, confirm, json_option, run_on
+from tablecrypt.cli._framework import Chosen, DocumentedCommand, FilePath, confirm, json_option, run_on
 from tablecrypt.cli._output import show
 from tablecrypt.cli.operations import Run, command_of
 from tablecrypt.cli.settings import Settings, pass_settings
@@ -19,7 +19,7 @@ from tablecrypt.errors import ConfigurationError
 from tablecrypt.kms.local_file import add_key, add_key_version, create_key_file
 
 DEFAULT_LENGTH: Final = 32
-_KEY_FILE: Final = click.Path(dir_okay=False, path_type=Path)
+_KEY_FILE: Final = FilePath(dir_okay=False)
 
 
 @click.command(

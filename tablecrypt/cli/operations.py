@@ -13,7 +13,6 @@ import datetime as dt
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import wraps
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
@@ -21,6 +20,7 @@ import click
 from tablecrypt.cli._framework import (
     Chosen,
     DocumentedCommand,
+    FilePath,
     dry_run_option,
     end_with_found,
     json_option,
@@ -49,9 +49,9 @@ _KINDS: Final[Mapping[str, click.ParamType[Any]]] = {
     "N or 0": click.IntRange(min=0),
     "BYTES": click.IntRange(min=1),
     "X": click.FloatRange(0, 1),
-    "FILE": click.Path(dir_okay=False, path_type=Path),
-    "existing file": click.Path(exists=True, dir_okay=False, path_type=Path),
-    "new file": click.Path(path_type=Path),
+    "FILE": FilePath(dir_okay=False),
+    "existing file": FilePath(exists=True, dir_okay=False),
+    "new file": FilePath(),
 }
 """What a value may be, where it is not any text."""
 _ON_FILES: Final = {

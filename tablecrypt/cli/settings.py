@@ -121,10 +121,7 @@ class Settings:
         try:
             return catalog.load_table(name)
         except FileNotFoundError as error:
-            raise ConfigurationError(
-                f"{name}: the metadata file that the catalog names is not in storage. Restore it from a backup, or register the newest one "
-                f"that there is (docs/how-to/restore.md): {error}"
-            ) from error
+            raise ConfigurationError(str(error)) from error
         except NoSuchTableError as error:
             from tablecrypt.maintenance.catalog_tables import tables_near
 

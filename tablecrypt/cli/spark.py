@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from tablecrypt.cli._framework import DocumentedCommand, check_replaced
+from tablecrypt.cli._framework import DocumentedCommand, FilePath, check_replaced
 from tablecrypt.cli._output import say
 from tablecrypt.errors import MissingExtraError
 
@@ -22,9 +22,7 @@ from tablecrypt.errors import MissingExtraError
     ],
     needs="Java 17 or newer, and the extra spark. No JDK.",
 )
-@click.option(
-    "--output", "-o", required=True, type=click.Path(dir_okay=False, path_type=Path), help="The jar. A file of that name is replaced."
-)
+@click.option("--output", "-o", required=True, type=FilePath(dir_okay=False), help="The jar. A file of that name is replaced.")
 def spark_jar(output: Path) -> None:
     """Write the jar for spark-sql, Connect servers and clusters.
 

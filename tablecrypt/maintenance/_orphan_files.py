@@ -17,7 +17,6 @@ Do not use it on a table whose location holds another table's, or whose files an
 from __future__ import annotations
 
 import datetime as dt
-import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -31,7 +30,7 @@ from tablecrypt.errors import ConfigurationError, FormatError
 from tablecrypt.files.deletion import DeletionScope, is_share_record_name
 from tablecrypt.files.raw_output import TABLE_METADATA_SUFFIXES
 from tablecrypt.files.stores import StoredFile, stored_files
-from tablecrypt.maintenance._storage import canonical, remove_empty_folders
+from tablecrypt.maintenance._storage import canonical, refused_deletion, remove_empty_folders
 from tablecrypt.maintenance.operation import (
     Counted,
     OperationResult,
@@ -49,8 +48,6 @@ from tablecrypt.table.protection.exposed_values import ShownPartitions
 from tablecrypt.table.shares import deleting_io, keeping_shared, named_records
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import TableFileIO, check_garbage_is_collected, name_of
-
-logger = logging.getLogger(__name__)
 
 SAFE_AGE: Final = dt.timedelta(days=3)
 
@@ -237,20 +234,8 @@ def known_locations(table: EncryptedTable) -> set[str]:
 
 def _delete(io: TableFileIO, found: Collection[StoredFile], counted: Counted) -> tuple[list[str], dict[str, str]]:
     """Delete files; return the locations of those that are gone, and why others are not."""
-    deleted: list[str] = []
-    failed: dict[str, str] = {}
-    for file in counted.track(found):
-        try:
-            io.delete(file.location)
-        except FileNotFoundError:
-            logger.debug("%s is gone already", file.location)
-        except Exception as error:  # noqa: BLE001  every store has errors of its own; all of them are reported together
-            failed[file.location] = f"{type(error).__name__}: {error}"
-            continue
-
-        deleted.append(file.location)
-
-    return deleted, failed
+    failed = {file.location: said for file in counted.track(found) if (said := refused_deletion(io, file.location))}
+    return [file.location for file in found if file.location not in failed], failed
 
 
 def _inventory(listed: Sequence[tuple[str, dt.datetime]]) -> list[StoredFile]:

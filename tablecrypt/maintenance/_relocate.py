@@ -33,7 +33,7 @@ from tablecrypt.keys.column_keys import ColumnPolicy
 from tablecrypt.keys.key_ring import KeyRing
 from tablecrypt.keys.manager import EncryptionManager
 from tablecrypt.maintenance._file_rewrite import opened
-from tablecrypt.maintenance._relocate_files import CopyWork, PathMap, RewriteWork, copy_file, rewrite_deletes
+from tablecrypt.maintenance._relocate_files import CopyWork, PathMap, RewriteWork, copy_file, copy_location, rewrite_deletes
 from tablecrypt.maintenance._relocate_metadata import (
     CopyIdentity,
     ManifestCopier,
@@ -153,7 +153,7 @@ def relocate(
         raise ConfigurationError("key_id is blank: name the copy's master key, or leave it out for the table's own")
     if register_as is not None:
         check_new_name(table.catalog, register_as)
-    copying = _Copying(source, location.rstrip("/"), key_id, not current_only)
+    copying = _Copying(source, copy_location(location), key_id, not current_only)
     # Before anything is written: in the folder of another table, each would take the other's files for orphans.
     copying.check_place_is_free()
     if register_as is not None:

@@ -99,6 +99,12 @@ class PathMap:
         return None if below is None else f"{self.new}/{below}".rstrip("/")
 
 
+def copy_location(location: str) -> str:
+    """Return a location without slashes at the end; as it is if that leaves none, to be refused as it was written."""
+    stripped = location.rstrip("/")
+    return stripped if _parts(stripped)[1] else location
+
+
 def _below(location: str, root: str) -> str | None:
     """Return what follows the root in a location inside it, "" for the root itself, None for one that is not inside."""
     (scheme, path), (root_scheme, root_path) = _parts(location), _parts(root)

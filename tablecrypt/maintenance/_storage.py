@@ -81,6 +81,18 @@ def canonical(location: str) -> tuple[str, str, str]:
     return store_of(parts.scheme), parts.netloc, unquote(path)
 
 
+def refused_deletion(io: FileIO, location: str) -> str | None:
+    """Delete a file; return what the store said where it did not. One that is gone already is as one that it deleted."""
+    try:
+        io.delete(location)
+    except FileNotFoundError:
+        logger.debug("%s is gone already", location)
+    except Exception as error:  # noqa: BLE001  every store has errors of its own; all of them are reported together
+        return f"{type(error).__name__}: {error}"
+
+    return None
+
+
 def delete_checksums(io: FileIO, location: str) -> None:
     """Delete the checksums that Hadoop keeps of a file on a local disk, in .<name>.crc beside it: the file is another one now, or gone.
 

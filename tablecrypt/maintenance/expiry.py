@@ -25,7 +25,6 @@ Iceberg table spec, "Snapshot Retention Policy".
 from __future__ import annotations
 
 import datetime as dt
-import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, TypeAlias, cast
@@ -52,15 +51,13 @@ from tablecrypt.arguments import checked_arguments
 from tablecrypt.errors import ConfigurationError, FormatError
 from tablecrypt.files.encrypting_file_io import refuse_restricted
 from tablecrypt.iceberg_properties import MAX_REF_AGE, MAX_SNAPSHOT_AGE, MIN_SNAPSHOTS
-from tablecrypt.maintenance._storage import canonical
+from tablecrypt.maintenance._storage import canonical, refused_deletion
 from tablecrypt.maintenance.operation import OperationResult, checked_moment, reload, require_encrypted, snapshot_ids
 from tablecrypt.maintenance.reachable import FileKind, Reachable, reachable_files
 from tablecrypt.table._pyiceberg.statistics import statistics_locations
 from tablecrypt.table.shares import deleting_io
 from tablecrypt.table.table import EncryptedExpireSnapshots, EncryptedTable
 from tablecrypt.table.table_files import TableFileIO, name_of
-
-logger = logging.getLogger(__name__)
 
 _ATTEMPTS: Final = 5
 _Column: TypeAlias = tuple[int, str, str]
@@ -254,36 +251,33 @@ def _kinds(found: Reachable, metadata: TableMetadata) -> dict[str, FileKind]:
     return kinds | dict.fromkeys(statistics_locations(metadata), FileKind.STATISTICS)
 
 
-def _without_files(result: ExpiredSnapshots, before: Mapping[str, FileKind], after: EncryptedTable, io: TableFileIO) -> ExpiredSnapshots:
-    found = reachable_files(after.metadata, after.io)
-    # What the manifest that does not open names may be shared with the expired snapshots.
+def still_needed(table: EncryptedTable) -> set[str]:
+    """Return the locations of all that a table needs after snapshots of it were expired.
+
+    Raises:
+        FormatError: files of the remaining snapshots cannot be read: what a manifest that does not open names may be shared with the
+            expired ones.
+    """
+    found = reachable_files(table.metadata, table.io)
     if found.unopened:
         raise FormatError(
-            f"snapshots of {result.table} were expired, but no file was deleted, since files of the remaining snapshots cannot be read: "
+            f"snapshots of {name_of(table)} were expired, but no file was deleted, since files of the remaining snapshots cannot be read: "
             f"{found.unopened[0].error}"
         )
 
     # Statistics are whatever the metadata say: a forged entry may name the metadata themselves.
-    logged = (entry.metadata_file for entry in after.metadata.metadata_log)
-    needed = {canonical(location) for location in (after.metadata_location, *logged, *_kinds(found, after.metadata))}
+    logged = (entry.metadata_file for entry in table.metadata.metadata_log)
+    return {table.metadata_location, *logged, *_kinds(found, table.metadata)}
+
+
+def _without_files(result: ExpiredSnapshots, before: Mapping[str, FileKind], after: EncryptedTable, io: TableFileIO) -> ExpiredSnapshots:
+    needed = set(map(canonical, still_needed(after)))
     unneeded = {location: kind for location, kind in before.items() if canonical(location) not in needed}
     refused = {location: reason for location in unneeded if (reason := io.deletable.reason_against(location)) is not None}
-    failed = {location: said for location in unneeded if location not in refused and (said := _delete(io, location))}
+    failed = {location: said for location in unneeded if location not in refused and (said := refused_deletion(io, location))}
     deleted = {location: kind for location, kind in unneeded.items() if location not in refused and location not in failed}
 
     return replace(result, deleted=deleted, failed=failed, refused=refused)
-
-
-def _delete(io: TableFileIO, location: str) -> str | None:
-    """Delete a file; return what the store said where it did not."""
-    try:
-        io.delete(location)
-    except FileNotFoundError:
-        logger.debug("%s is gone already", location)
-    except Exception as error:  # noqa: BLE001  every store has errors of its own; all of them are reported together
-        return f"{type(error).__name__}: {error}"
-
-    return None
 
 
 def removal_of_unused(metadata: TableMetadata, io: FileIO) -> tuple[tuple[TableUpdate, ...], tuple[TableRequirement, ...]]:

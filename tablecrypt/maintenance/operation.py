@@ -62,17 +62,15 @@ def reload(table: Table) -> EncryptedTable:
     return require_encrypted(require_encrypted(table).catalog.load_table(table.name()))
 
 
-def checked_filter(table: Table, where: str | BooleanExpression, argument: str = "where") -> BooleanExpression:
-    """Return a filter that fits the table's columns, as scans have it. Errors name the argument that it is."""
+def checked_filter(table: Table, where: str | BooleanExpression, what: str = "the filter") -> BooleanExpression:
+    """Return a filter that fits the table's columns, as scans have it. Errors name no argument: each caller has its own."""
     try:
         parsed = parse_row_filter(where)
     except ParseBaseException as wrong:
-        raise ConfigurationError(f"{argument}={where!r} is not a filter; a valid one is: region = 'north' and total > 3") from wrong
+        raise ConfigurationError(f"{what} cannot be parsed: {where!r}; a valid one is: region = 'north' and total > 3") from wrong
 
     if not isinstance(parsed, BooleanExpression):
-        raise ConfigurationError(
-            f"{argument} is a {type(where).__name__}; it must be a filter such as \"region = 'north'\", or an expression"
-        )
+        raise ConfigurationError(f"a filter is text such as \"region = 'north'\", or an expression, and not {described(where)}")
 
     if isinstance(parsed, AlwaysTrue):
         return parsed
@@ -83,7 +81,7 @@ def checked_filter(table: Table, where: str | BooleanExpression, argument: str =
     except ConfigurationError:
         raise  # it is a ValueError too
     except (ValueError, TypeError) as wrong:
-        raise ConfigurationError(f"{argument} does not fit {name_of(table)}: {_misfit(table, str(wrong))}") from wrong
+        raise ConfigurationError(f"{what} does not fit {name_of(table)}: {_misfit(table, str(wrong))}") from wrong
 
     return fit
 

@@ -28,7 +28,7 @@ from pyiceberg.types import BooleanType, DateType, DecimalType, IntegerType, Lon
 
 from tablecrypt.arguments import check_switches, names_of
 from tablecrypt.errors import ConfigurationError
-from tablecrypt.table.deletes import comparable
+from tablecrypt.table.arrow_filter import comparable
 
 _ORDERED_ALIKE: Final = (BooleanType, IntegerType, LongType, DateType, TimestampType, TimestamptzType, DecimalType, StringType)
 _BITS: Final = 64

@@ -38,7 +38,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Final, Self, TypeAlias
+from typing import Final, Self, TypeAlias
 
 from pydantic_core import to_json
 from pyiceberg.avro.file import AvroOutputFile
@@ -96,7 +96,6 @@ _MOST_ROWS: Final = 2**40
 KEY_METADATA = MANIFEST_FILE_POSITIONS["key_metadata"]
 PARTITIONS = MANIFEST_FILE_POSITIONS["partitions"]
 MANIFEST_FIRST_ROW_ID = MANIFEST_FILE_POSITIONS["first_row_id"]
-_FIELDS = len(MANIFEST_FILE_POSITIONS)
 
 
 def inherit(entries: list[ManifestEntry], manifest: ManifestFile, first_row_id: int | None, encrypted: bool = True) -> None:
@@ -206,15 +205,8 @@ def remembers_files(manifest: ManifestFile) -> bool:
 class EncryptedManifestFile(SensitiveRecord, ManifestFile):
     """One row of a version 3 manifest list. Equal to another when the path is, as PyIceberg's."""
 
+    positions = MANIFEST_FILE_POSITIONS
     _layout: StatedLayout | None = None
-
-    def __init__(self, *data: Any) -> None:
-        super().__init__(*data, *[None] * (_FIELDS - len(data)))
-
-    @classmethod
-    def from_args(cls, _table_format_version: TableVersion = FORMAT_VERSION, **arguments: Any) -> Self:
-        """Make a manifest's row from named fields of the version 3 schema; those not named are null."""
-        return cls(*(arguments.get(name) for name in MANIFEST_FILE_POSITIONS))
 
     @classmethod
     def of(cls, manifest: ManifestFile) -> EncryptedManifestFile:

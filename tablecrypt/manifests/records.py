@@ -23,10 +23,10 @@ from __future__ import annotations
 
 import math
 import uuid
-from collections.abc import Collection, Hashable
+from collections.abc import Collection, Hashable, Mapping
 from copy import copy, deepcopy
 from functools import lru_cache
-from typing import Any, Final, NoReturn, Self
+from typing import Any, ClassVar, Final, NoReturn, Self
 
 from pyiceberg.manifest import (
     DATA_FILE_TYPE,
@@ -71,7 +71,6 @@ REFERENCED_DATA_FILE = DATA_FILE_POSITIONS["referenced_data_file"]
 CONTENT_OFFSET = DATA_FILE_POSITIONS["content_offset"]
 CONTENT_SIZE_IN_BYTES = DATA_FILE_POSITIONS["content_size_in_bytes"]
 _KEY_METADATA: Final = DATA_FILE_POSITIONS["key_metadata"]
-_FIELDS = len(DATA_FILE_POSITIONS)
 
 
 @lru_cache(maxsize=64)
@@ -104,7 +103,17 @@ def _with_int_ids(field: NestedField) -> NestedField:
 
 
 class SensitiveRecord(Record):
-    """A record that is copied by value and never pickled, because one of its fields is a key."""
+    """A record of version 3 that is copied by value and never pickled, because one of its fields is a key."""
+
+    positions: ClassVar[Mapping[str, int]]
+
+    def __init__(self, *data: Any) -> None:
+        super().__init__(*data, *[None] * (len(self.positions) - len(data)))
+
+    @classmethod
+    def from_args(cls, _table_format_version: TableVersion = FORMAT_VERSION, **arguments: Any) -> Self:
+        """Make a record from named fields of the version 3 schema; those not named are null."""
+        return cls(*(arguments.get(name) for name in cls.positions))
 
     def values(self) -> list[Any]:
         """Return the fields by position."""
@@ -131,13 +140,7 @@ class EncryptedDataFile(SensitiveRecord, DataFile):
     Two deletion vectors may share one Puffin file: they are different files here (path and content_offset), the same for PyIceberg.
     """
 
-    def __init__(self, *data: Any) -> None:
-        super().__init__(*data, *[None] * (_FIELDS - len(data)))
-
-    @classmethod
-    def from_args(cls, _table_format_version: TableVersion = FORMAT_VERSION, **arguments: Any) -> Self:
-        """Make a data file from named fields of the version 3 schema; those not named are null."""
-        return cls(*(arguments.get(name) for name in DATA_FILE_POSITIONS))
+    positions = DATA_FILE_POSITIONS
 
     @classmethod
     def of(cls, data_file: DataFile) -> EncryptedDataFile:

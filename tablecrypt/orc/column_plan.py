@@ -11,7 +11,7 @@ Masks go through structs, lists and maps down to the leaves. The masked copy of 
 the column itself, unless nullify takes a level away; that is why the true values of an encrypted sub-column fit into its unencrypted
 parents.
 
-Raises ConfigurationError for columns that do not exist or are named twice, and for a mask that means nothing for its column.
+Raises ConfigurationError for columns that do not exist or are encrypted twice, and for a mask that means nothing for its column.
 """
 
 from __future__ import annotations
@@ -95,10 +95,6 @@ def plan_columns(schema: Schema, encrypt: Mapping[str, Sequence[str]], mask: Map
     """Resolve names and choose masks."""
     encrypted = _encrypted(schema, encrypt)
     chosen = {schema.find(name).id: mask_of(choice) for name, choice in mask.items()}
-    # Two spellings may lead to one column. The later one would win silently, and it may show more.
-    if len(chosen) != len(mask):
-        raise ConfigurationError("one column has two masks")
-
     # An encrypted column without a mask would have its true values in the public copy: the default is nullify.
     masks = {one.column.id: chosen.get(one.column.id, Nullify()) for one in encrypted} | chosen
     trees: dict[str, MaskTree] = {}
@@ -113,7 +109,7 @@ def plan_columns(schema: Schema, encrypt: Mapping[str, Sequence[str]], mask: Map
 def _encrypted(schema: Schema, encrypt: Mapping[str, Sequence[str]]) -> tuple[EncryptedColumn, ...]:
     found: list[EncryptedColumn] = []
     for key_name, names in encrypt.items():
-        for name in [names] if isinstance(names, str) else names:
+        for name in names:
             column = schema.find(name)
             for other in found:
                 # Each written stream goes to one variant (ShadowColumns): an inner one would take its streams from the outer.
@@ -150,7 +146,7 @@ def _described(masks: Mapping[int, Mask]) -> tuple[tuple[Mask, tuple[int, ...]],
 
 def mask_table_column(column: pa.ChunkedArray, tree: MaskTree, name: str) -> pa.ChunkedArray:
     """Return a top-level column with its masks applied."""
-    _check(column.type, tree, None, name)
+    _check(column.type, tree, name)
     return pa.chunked_array([_masked(chunk, tree, None, name) for chunk in column.chunks], column.type)
 
 
@@ -203,17 +199,14 @@ def _offsets(array: pa.Array) -> pa.Array:
     return pc.cumulative_sum(pa.concat_arrays([pa.array([0], lengths.type), lengths])).cast(pa.int32())
 
 
-def _check(kind: pa.DataType, tree: MaskTree, inherited: Mask | None, name: str) -> None:
+def _check(kind: pa.DataType, tree: MaskTree, name: str) -> None:
     """Check each mask of the tree against the leaves it applies to."""
     if tree.mask is not None:
         # Checked against the type and before any row: an empty part must be refused as a full one would be.
         tree.mask.check(_leaves(kind), name)
-    mask = tree.mask or inherited
-    known = _children(kind)
+    children = _children(kind)
     for child, below in tree.below.items():
-        if child not in known:
-            raise ConfigurationError(f"column {name!r} has no {child!r} below it to mask")
-        _check(known[child], below, mask, f"{name}.{child}")
+        _check(children[child], below, f"{name}.{child}")
 
 
 def _children(kind: pa.DataType) -> dict[str, pa.DataType]:

@@ -30,7 +30,7 @@ import pyarrow as pa
 import pyarrow.orc as pyarrow_orc
 import pyarrow.types as pt
 
-from tablecrypt._arrow_types import offsets_of
+from tablecrypt._arrow_types import offsets_of, refusals_of_writers
 from tablecrypt._atomic_file import atomic_file
 from tablecrypt._bytes import write_all
 from tablecrypt.arguments import check_file, checked_arguments, described, names_of
@@ -140,14 +140,13 @@ class _PartWriter:
         options: dict[str, Any],
         bloom_filter_columns: Sequence[str],
     ) -> None:
-        # Masks and shadows find their columns by name: with two of one name, the wrong one could stay in the clear.
-        if len(set(schema.names)) != len(schema.names):
-            raise ConfigurationError("an ORC file with encrypted columns needs a different name for every column")
-
         self._options = options
         self._schema = _orc_schema(schema)
-        with _translated():
+        with refusals_of_writers("ORC"):
             self._orc_schema = read_tail(_as_orc(self._schema.empty_table(), options)).schema
+        # Masks and shadows find their columns by name: with two of one name, the wrong one could stay in the clear, or lose its values.
+        if any(len(set(column.child_names)) < len(column.child_names) for column in self._orc_schema):
+            raise ConfigurationError("an ORC file with encrypted columns needs a different name for every column and field")
         self.plan: ColumnPlan = plan_columns(self._orc_schema, encrypt, mask)
         self.shadows = ShadowColumns(self.plan)
         self._shadowed = [self._orc_schema.name_of(top.id) for top in self.plan.shadowed]
@@ -156,7 +155,7 @@ class _PartWriter:
         self.write(pa.Table.from_batches([], schema))
 
     def write(self, rows: pa.Table) -> FileSource:
-        with _translated():
+        with refusals_of_writers("ORC"):
             return self._write(_cast(rows, self._schema))
 
     def _write(self, rows: pa.Table) -> FileSource:
@@ -238,18 +237,6 @@ def _stripe_sized(table: pa.Table | pa.RecordBatchReader, stripe_size: int) -> I
 
     if pending or nothing_yet:
         yield pa.Table.from_batches(pending, table.schema)
-
-
-@contextmanager
-def _translated() -> Iterator[None]:
-    """Turn pyarrow's errors into ConfigurationError: while it writes into memory, they are about the request."""
-    try:
-        yield
-    except (pa.ArrowException, OSError, OverflowError, TypeError, ValueError) as error:
-        # ConfigurationError is a ValueError too, and names the request better than pyarrow.
-        if isinstance(error, ConfigurationError):
-            raise
-        raise ConfigurationError(f"pyarrow cannot write these rows with these options as ORC: {error}") from error
 
 
 def _name_of(sink: Any) -> str:

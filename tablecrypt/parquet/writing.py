@@ -57,6 +57,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from tablecrypt._arrow_types import refusals_of_writers
 from tablecrypt.arguments import checked_arguments
 from tablecrypt.errors import ConfigurationError, FormatError
 from tablecrypt.parquet import thrift
@@ -572,7 +573,8 @@ class EncryptedParquetWriter:
         self._closed = False
         self._broken = False
         # Options that pyarrow refuses and keys that name no column are found here, before anything is written.
-        empty = self._empty()
+        with refusals_of_writers("Parquet"):
+            empty = self._plaintext(pa.Table.from_batches([], schema), None)
         encryption = FileEncryption(required_keys(keys), "the new Parquet file", random)
         self._opened = open_sink(sink)
         self._sink = self._opened.__enter__()
@@ -633,12 +635,6 @@ class EncryptedParquetWriter:
             self.close()
         elif not self._closed:
             self._abandon(error)
-
-    def _empty(self) -> pa.Buffer:
-        try:
-            return self._plaintext(pa.Table.from_batches([], self.schema), None)
-        except (pa.ArrowException, OSError, OverflowError, TypeError, ValueError) as error:
-            raise ConfigurationError(f"pyarrow cannot write these columns with these options as Parquet: {error}") from error
 
     def _plaintext(self, table: pa.Table, row_group_size: int | None) -> pa.Buffer:
         # pyarrow's Python takes no column keys together with an AAD prefix. So it writes in the clear, into memory alone.

@@ -161,3 +161,16 @@ def _compared_as(kind: IcebergType) -> pa.DataType:
 
 def _scalar(value: Any, kind: IcebergType) -> pa.Scalar:
     return pa.scalar(value, _compared_as(kind))
+
+
+def comparable(values: pa.ChunkedArray | pa.Array) -> pa.ChunkedArray | pa.Array:
+    """Return values in a type that Arrow compares, as Iceberg orders them: no dictionary or extension type, text and bytes of one kind."""
+    if pa.types.is_dictionary(values.type):
+        values = values.cast(values.type.value_type)
+    if isinstance(values.type, pa.BaseExtensionType):
+        values = values.cast(values.type.storage_type)
+    if pa.types.is_string(values.type):
+        return values.cast(pa.large_string())
+
+    is_bytes = pa.types.is_binary(values.type) or pa.types.is_fixed_size_binary(values.type)
+    return values.cast(pa.large_binary()) if is_bytes else values

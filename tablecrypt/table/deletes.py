@@ -61,6 +61,7 @@ from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.manifests.records import FORMAT_VERSION, EncryptedDataFile, is_deletion_vector, key_metadata_of
 from tablecrypt.parquet.uniform import ReadRequest
 from tablecrypt.table._pyiceberg.arrow import to_requested_schema
+from tablecrypt.table.arrow_filter import comparable
 from tablecrypt.table.data_file_reader import opened_file
 from tablecrypt.table.foreign_engines import location_provider
 from tablecrypt.table.planning import FILE_PATH_FIELD_ID
@@ -653,15 +654,3 @@ def _numbered(deletes: pa.ChunkedArray, rows: pa.Array, match_null: bool = True)
         pc.cast(pc.index_in(deletes, value_set=values, skip_nulls=skip_nulls), pa.int64()),
         pc.cast(pc.index_in(rows, value_set=values, skip_nulls=skip_nulls), pa.int64()),
     )
-
-
-def comparable(values: pa.ChunkedArray | pa.Array) -> pa.ChunkedArray | pa.Array:
-    """Return a column in a type that Arrow compares: no dictionary, no extension type, text of one kind."""
-    if isinstance(values.type, pa.DictionaryType):
-        values = values.cast(values.type.value_type)
-    if isinstance(values.type, pa.BaseExtensionType):
-        return values.cast(values.type.storage_type)
-    if pa.types.is_string(values.type):
-        return values.cast(pa.large_string())
-
-    return values.cast(pa.large_binary()) if pa.types.is_binary(values.type) else values

@@ -59,7 +59,8 @@ from tablecrypt.iceberg_properties import ROW_MODES
 from tablecrypt.parquet.uniform import UniformParquetFile
 from tablecrypt.setting_kinds import one_of
 from tablecrypt.table._pyiceberg.arrow import check_pyarrow_schema_compatible, stored_as, stored_schema
-from tablecrypt.table.deletes import comparable, row_numbers
+from tablecrypt.table.arrow_filter import comparable
+from tablecrypt.table.deletes import row_numbers
 from tablecrypt.table.filters import fitted
 from tablecrypt.table.lineage import LAST_UPDATED, ROW_ID, with_lineage
 from tablecrypt.table.metadata import EncryptedTableMetadata
@@ -338,7 +339,8 @@ class Upsert:
             insert_unmatched: whether rows without a match are inserted.
 
         Raises:
-            ValueError: a key is null, or occurs twice in the table; or the rows have not all of its columns, and some would be updated.
+            ConfigurationError: a key is null or NaN; or the rows have not all columns of the table, and some would be updated.
+            ValueError: a key occurs twice in the table.
         """
         matched = self._checked_matches()
         numbers = _combined([each.found for each in matched], _FOUND).column("number")
@@ -359,7 +361,7 @@ class Upsert:
     def _checked_matches(self) -> list[_Matched]:
         for key in self.keys:
             if self.rows.column(key).null_count:
-                raise ValueError(f"the key column {key} has nulls, which are equal to nothing: an upsert cannot find their rows")
+                raise ConfigurationError(f"the key column {key} has nulls, which are equal to nothing: an upsert cannot find their rows")
             if pa.types.is_floating(self.rows.schema.field(key).type) and pc.any(pc.is_nan(self.rows.column(key))).as_py():
                 raise ConfigurationError(f"the key column {key} has NaN, which is equal to nothing: an upsert cannot find its rows")
         return list(self._matched()) if self.rows.num_rows else []
@@ -396,7 +398,7 @@ class Upsert:
             raise ValueError("Target table has duplicate rows, aborting upsert")
         missing = [each.name for each in self._schema.fields if each.name not in self.rows.column_names]
         if missing:
-            raise ValueError(f"the rows of an upsert have all columns of the table; these lack {', '.join(missing)}")
+            raise ConfigurationError(f"the rows of an upsert have all columns of the table; these lack {', '.join(missing)}")
         sources = (RowSource(partial(self._change, each)) for each in matched)
         return list(prefetched(sources, _WORKERS - 1, 1))
 

@@ -53,6 +53,16 @@ def test_plaintext_is_code_1_and_named(command: Command, table: Table) -> None:
     assert "plaintext was found" in done.stdout
 
 
+def test_data_that_could_not_be_read_is_not_said_to_be_plain(command: Command, table: Table) -> None:
+    for path in (folder_of(table) / "data").rglob("*.parquet"):
+        path.unlink()
+
+    shown = command.run("audit", "db.rows").stdout
+
+    assert "\n  2 of 2 files of team=north could not be read\n" in shown
+    assert "is encrypted" not in shown
+
+
 def test_json_of_audit_is_for_programs(command: Command, table: Table) -> None:
     plaintext_in(table)
 

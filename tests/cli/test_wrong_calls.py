@@ -182,7 +182,6 @@ CALLS: Final[list[tuple[tuple[str, ...], str]]] = [
         (*PROD, "relocate", "db.orders", "abfss://lake@account.dfs.core.windows.net/x"),
         "the account of Azure's storage is not known: set adls.account-name",
     ),
-    (("keygen", "--key-file", "", "--key-id", "k"), "the key file . cannot be written (Is a directory)"),
     ((*PROD, "cat", "DB.ORDERS"), "Table does not exist: DB.ORDERS. Did you mean db.orders?"),
     ((*PROD, "cat", "db.orders "), "Did you mean db.orders?"),
     ((*PROD, "cat", "prod.db.orders"), "Table does not exist: prod.db.orders. Did you mean db.orders?"),
@@ -211,20 +210,30 @@ CALLS: Final[list[tuple[tuple[str, ...], str]]] = [
     ),
     # places that are not there
     ((*PROD, "audit", "db.orders", "--html", "nowhere/page.html"), "there is no folder"),
-    ((*PROD, "audit", "db.orders", "--html", ""), "--html . is blank or a folder: name a file"),
-    ((*PROD, "audit", "db.orders", "--html", "/proc/page.html"), "/proc/page.html: "),
-    (("hadoop-kms-token", "--token-file", " "), "the token file is blank or ends in a line break: write the path of a file alone"),
-    (
-        (*PROD, "hadoop-kms-key", "pii", "--master-key", "orders", "--key-file", " "),
-        "the key file is blank or ends in a line break: write the path of a file alone",
+    *(
+        ((*PROD, command, "db.orders", option, value), f"Invalid value for '{option}': it is blank: name a file")
+        for command, option in (("audit", "--html"), ("audit", "--bundle"), ("erase", "--certificate"), ("verify", "--resume-from"))
+        for value in ("", " ")
     ),
-    (("encrypt-file", "rows.csv", " ", "--key-file", "orders.keys", "--key-id", "orders"), "the target is blank or a folder: name a file"),
-    (("share-keygen", "no/such/partner.key"), "No such file or directory: 'no/such/partner.key'"),
-    ((*PROD, "audit", "db.orders", "--html", " "), "is blank or a folder: name a file"),
-    ((*PROD, "verify", "db.orders", "--resume-from", ""), ". is a folder: name a file"),
+    ((*PROD, "audit", "db.orders", "--html", "/proc/page.html"), "/proc/page.html: "),
+    *(
+        ((*command, option, value), f"Invalid value for '{option}': it is blank: name a file")
+        for command, option in (
+            (("hadoop-kms-token",), "--token-file"),
+            ((*PROD, "hadoop-kms-key", "pii", "--master-key", "orders"), "--key-file"),
+            (("keygen", "--key-id", "orders"), "--key-file"),
+            (("decrypt-file", "rows.csv", "rows.dec", "--key-id", "orders"), "--key-file"),
+        )
+        for value in ("", " ")
+    ),
+    (
+        ("encrypt-file", "rows.csv", " ", "--key-file", "orders.keys", "--key-id", "orders"),
+        "Invalid value for 'TARGET': it is blank: name a file",
+    ),
+    (("share-keygen", "no/such/partner.key"), "no/such/partner.key: there is no folder {home}/no/such"),
     ((*PROD, "cat", "db.orders", "--limit", "99999999999999999999"), "99999999999999999999 is not in the range 0<=x<=9223372036854775807"),
     ((*PROD, "accept", "\udcff", *ACCEPT), "a location holds half of a surrogate pair"),
-    ((*PROD, "verify", "db.orders", "--resume-from", "no/such/state"), "no/such/state: there is no folder no/such"),
+    ((*PROD, "verify", "db.orders", "--resume-from", "no/such/state"), "no/such/state: there is no folder {home}/no/such"),
     ((*PROD, "-p", "encryption.pins={home}", "cat", "db.orders"), "the pin file {home} cannot be read: Is a directory"),
     (
         (*PROD, "-p", "encryption.pins=/proc/no/pins.json", "cat", "db.orders"),
@@ -247,7 +256,14 @@ CALLS: Final[list[tuple[tuple[str, ...], str]]] = [
     ((*PROD, "cat", "db.orders", "--where", "item = 3"), "'item = 3' does not fit db.orders: Cannot convert LongLiteral into string"),
     ((*PROD, "cat", "db.orders", "--where", "id == 'x"), "is not a filter; a valid one is: region = 'north' and total > 3"),
     ((*PROD, "cat", "db.orders", "--where", "id >>> 3"), "is not a filter"),
-    ((*PROD, "reencrypt", "db.orders", "--where", "((("), "is not a filter"),
+    *(
+        ((*PROD, *command, "--where", "((("), "tablecrypt: the filter cannot be parsed: '((('; a valid one is: region")
+        for command in (
+            ("reencrypt", "db.orders"),
+            ("erase", "db.orders", "--yes"),
+            ("share", "db.orders", "--to", "alias/people", "--location", "file://{home}/share"),
+        )
+    ),
     ((*PROD, "compact", "db.orders", "--where", "nobody = 3"), "it has no column nobody"),
     ((*PROD, "cat", "db.orders", "--snapshot", "4"), "db.orders: Snapshot not found: 4; tablecrypt inspect lists its snapshots"),
     ((*PROD, "cat", "db.people"), "column home is a struct<city: large_string, zip: int64>, which CSV cannot hold: use --format json, or"),
@@ -261,6 +277,11 @@ CALLS: Final[list[tuple[tuple[str, ...], str]]] = [
     *(
         ((*PROD, command, "db.orders", "--older-than", "2999-01-01", "--dry-run"), "'2999-01-01' is in the future: name a moment before 20")
         for command in ("reencrypt", "orphans")
+    ),
+    *(
+        ((*PROD, *command, location), f"{location!r} is not a location for a table")
+        for command in (("relocate", "db.orders"), ("share", "db.orders", "--to", "alias/people", "--location"))
+        for location in ("/", "s3://")
     ),
     ((*PROD, "relocate", "db.orders", "copy"), "'copy' is not a location for a table: write a complete one, such as s3://bucket/folder"),
     ((*PROD, "migrate", "db.orders", "--key-id", "order"), "db.orders is encrypted already, under orders"),
@@ -348,13 +369,16 @@ def test_a_metadata_file_that_is_not_there_is_named_with_the_way_back(home: Path
     table = new_table(load_catalog("prod", **moved), "db.lost", rows.schema, properties={"encryption.key-id": "orders"})
     metadata_path(table).unlink()
 
-    done = run(*PROD, "-p", f"uri={moved['uri']}", "verify", "db.lost")
+    what_to_do = "db.lost: its metadata file is not in storage. Restore it from a backup"
+    prod = (*PROD, "-p", f"uri={moved['uri']}")
+
+    done = run(*prod, "verify", "db.lost")
     assert done.code == 2
-    assert done.stderr.startswith(
-        "tablecrypt: db.lost: the metadata file that the catalog names is not in storage. Restore it from a backup"
-    )
+    assert done.stderr.startswith(f"tablecrypt: {what_to_do}")
     assert table.metadata_location.rpartition("/")[2] in done.stderr
     assert len(error_lines(done)) == 1
+    for command in (("list",), ("doctor", "db.lost"), ("audit", "--include", "db.lost")):
+        assert what_to_do in run(*prod, *command).stdout
 
 
 def test_doctor_gives_no_advice_that_was_followed_already() -> None:

@@ -343,7 +343,7 @@ def test_the_end_of_a_share_of_copies_alone_asks_for_nothing_more(catalog: Encry
 
     ended = unshare(table, result.share_uuid)
     assert (ended.files, ended.advice) == ((), "")
-    assert ended.summary().endswith(f"which names copies alone: {partner.key_id} opened no file of the table.")
+    assert ended.summary().endswith(f"by which {partner.key_id} opened no file of the table.")
 
 
 @pytest.mark.parametrize("kind", ["position", "equality"])

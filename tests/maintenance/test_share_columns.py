@@ -203,7 +203,7 @@ def test_no_record_list_or_audit_shows_a_protected_value_that_a_share_is_filtere
 
     assert [each.row_filter for each in shares(analyst).shares] == ["note = ? or id = ?"]
     assert value not in json.dumps([shares(analyst).to_json(), audit(analyst).to_json()])
-    with pytest.raises(ConfigurationError, match="row_filter can say anew"):
+    with pytest.raises(ConfigurationError, match=r"row_filter \(--where\) can say anew, cannot be parsed"):
         share(table, partner.key_id, partner.location, update=True, rewrite=True)
     assert share(table, partner.key_id, partner.location, by_value, update=True, rewrite=True).rows == 2
     assert share(table, partner.key_id, partner.location, f"note = '{value}' or id = 1000", update=True, rewrite=True).rows == 1

@@ -369,10 +369,12 @@ def test_moments_that_no_reader_of_ours_could_read_are_refused(year: int) -> Non
         encrypted(rows, {"pii": ["text"]})
 
 
-def test_two_columns_of_one_name_are_refused() -> None:
-    rows = pa.Table.from_arrays([pa.array(["a"]), pa.array(["b"])], names=["text", "text"])
-    with pytest.raises(ConfigurationError, match="a different name"):
-        encrypted(rows, {"pii": ["text"]})
+def test_two_columns_or_fields_of_one_name_are_refused() -> None:
+    one, other = pa.array(["a"]), pa.array(["b"])
+    home = pa.StructArray.from_arrays([one, other], names=["zip", "zip"])
+    for rows, column in ((pa.Table.from_arrays([one, other], names=["text", "text"]), "text"), (pa.table({"home": home}), "home.zip")):
+        with pytest.raises(ConfigurationError, match="a different name"):
+            encrypted(rows, {"pii": [column]})
 
 
 @pytest.mark.parametrize("before", [None, b"a file of before"])

@@ -111,7 +111,7 @@ def test_what_is_not_the_verbs_input_is_refused_with_what_to_do() -> None:
 
 @pytest.mark.parametrize("options", [{"compresion": "zstd"}, {"compression": "zst"}, {"version": "9"}, {"use_dictionary": 3}], ids=str)
 def test_options_that_pyarrow_refuses_are_refused_before_anything_is_written(options: dict[str, Any], tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match="pyarrow cannot write these columns with these options as Parquet: "):
+    with pytest.raises(ConfigurationError, match="pyarrow cannot write these rows with these options as Parquet: "):
         write_table(TABLE, tmp_path / "file", KEYS, **options)
     assert not list(tmp_path.iterdir())
 

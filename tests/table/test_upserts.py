@@ -34,6 +34,7 @@ from pyiceberg.types import (
     UUIDType,
 )
 
+from tablecrypt.errors import ConfigurationError
 from tablecrypt.table.row_changes import FEW_KEYS, keys_filter
 from tests.support.tables import ENCRYPTED, memory_catalog, new_table, path_of
 
@@ -183,9 +184,9 @@ def test_a_null_key_and_a_missing_column_are_refused_by_name(catalog: Catalog) -
     table = table_with(catalog, "copy-on-write")
     table.append(numbered(0, 10))
     without_key = numbered(0, 2).set_column(0, "id", pa.array([1, None], pa.int64()))
-    with pytest.raises(ValueError, match="the key column id has nulls"):
+    with pytest.raises(ConfigurationError, match="the key column id has nulls"):
         table.upsert(without_key, ["id"])
-    with pytest.raises(ValueError, match="these lack tags"):
+    with pytest.raises(ConfigurationError, match="these lack tags"):
         table.upsert(numbered(0, 2).drop_columns(["tags"]), ["id"])
     assert table.scan().count() == 10
 

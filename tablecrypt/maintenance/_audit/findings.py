@@ -329,13 +329,14 @@ class AuditedSnapshot:
 
 @dataclass(frozen=True)
 class Coverage:
-    """How much of a partition is encrypted: data and delete files of all snapshots."""
+    """How much of a partition is encrypted: data and delete files of all snapshots. Those not read are not known to be."""
 
     partition: str
     files: int
     encrypted_files: int
     bytes: int
     encrypted_bytes: int
+    unread_files: int = 0
 
     @property
     def share(self) -> float:

@@ -334,7 +334,8 @@ def _coverage(seen: Observed) -> Iterator[Coverage]:
             of_partition[file.partition].append(file)
     for partition, files in sorted(of_partition.items()):
         encrypted = [file for file in files if seen.is_encrypted(file)]
-        yield Coverage(partition, len(files), len(encrypted), _bytes(files), _bytes(encrypted))
+        unread = sum(seen.starts[file.location].signature in (Signature.MISSING, Signature.UNREADABLE) for file in files)
+        yield Coverage(partition, len(files), len(encrypted), _bytes(files), _bytes(encrypted), unread)
 
 
 def _snapshots(metadata: TableMetadata) -> Iterator[AuditedSnapshot]:

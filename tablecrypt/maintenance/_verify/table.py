@@ -49,6 +49,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from pyiceberg.manifest import FileFormat
 from pyiceberg.table import Table
 
+from tablecrypt._atomic_file import check_folder_of
 from tablecrypt._parsed_json import ParsedJson
 from tablecrypt.arguments import checked_arguments, file_path
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
@@ -366,8 +367,7 @@ class VerifyState:
         self._lines: dict[str, tuple[_Line, bytes]] = {}
         if path.is_dir():
             raise ConfigurationError(f"{path} is a folder: name a file")
-        if not path.absolute().parent.is_dir():
-            raise ConfigurationError(f"{path}: there is no folder {path.parent}")
+        check_folder_of(path)
 
         if path.exists():
             self._read()

@@ -95,7 +95,7 @@ def erase(
     fresh = reload(table)
     # Past a server's row filter the rows to erase may not show: a search that finds none would be no proof.
     refuse_restricted(fresh.io, "erase")
-    rows = ErasureFilter(fresh.schema(), checked_filter(fresh, row_filter, "row_filter"))
+    rows = ErasureFilter(fresh.schema(), checked_filter(fresh, row_filter))
     # By an exchanged name the rows of others would go for good, or none, and the report would call that complete.
     check_compared(fresh.metadata, fresh.io, fresh.schema(), rows.field_ids)
 

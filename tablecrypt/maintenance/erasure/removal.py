@@ -17,19 +17,18 @@ from typing import Any, Final
 
 from pyiceberg.table.metadata import TableMetadata
 
-from tablecrypt.errors import ConfigurationError, FormatError
+from tablecrypt.errors import ConfigurationError
 from tablecrypt.files.deletion import LOCAL, ParsedLocation
 from tablecrypt.files.raw_output import TABLE_METADATA_SUFFIXES
 from tablecrypt.maintenance._shred import shred
 from tablecrypt.maintenance._shred_scrub import NOT_NAMED_SO, forget_in_log
 from tablecrypt.maintenance._storage import canonical, delete_checksums, older_metadata
 from tablecrypt.maintenance.erasure.plan import Searching
+from tablecrypt.maintenance.expiry import still_needed
 from tablecrypt.maintenance.operation import Counted, ProgressListener, reload
-from tablecrypt.maintenance.reachable import reachable_files
-from tablecrypt.table._pyiceberg.statistics import statistics_locations
 from tablecrypt.table.shares import deleting_io
 from tablecrypt.table.table import EncryptedExpireSnapshots, EncryptedTable
-from tablecrypt.table.table_files import TableFileIO, heads_of, name_of
+from tablecrypt.table.table_files import TableFileIO, heads_of
 
 logger = logging.getLogger(__name__)
 
@@ -117,19 +116,10 @@ def unneeded_files(searching: Searching, snapshot_ids: Collection[int], needed: 
 def _delete_files(
     searching: Searching, table: EncryptedTable, statistics: Iterable[str], io: TableFileIO, removed: Removed, progress: ProgressListener
 ) -> None:
-    found = reachable_files(table.metadata, io)
-    if found.unopened:
-        # The manifest that does not open may share files with these snapshots: what it names is not known, so nothing goes.
-        raise FormatError(
-            f"snapshots of {name_of(table)} were expired, but no file was deleted, since files of the remaining snapshots cannot be read: "
-            f"{found.unopened[0].error}"
-        )
-
-    # Statistics are whatever the metadata say: a forged entry may name files that the table needs, or the metadata themselves.
-    logged = (entry.metadata_file for entry in table.metadata.metadata_log)
-    needed = {canonical(each) for each in (table.metadata_location, *logged, *statistics_locations(table.metadata), *found.files)}
-    unneeded = [each for each in statistics if canonical(each) not in needed]
-    unneeded += unneeded_files(searching, removed.snapshots, found.files)
+    needed = still_needed(table)
+    places = set(map(canonical, needed))
+    unneeded = [each for each in statistics if canonical(each) not in places]
+    unneeded += unneeded_files(searching, removed.snapshots, needed)
     for location in Counted("erase: files deleted", "files", progress).track(unneeded):
         _delete(io, location, searching.named.length_of(location), removed)
 

@@ -50,8 +50,9 @@ from tablecrypt.maintenance.operation import Counted
 from tablecrypt.manifests.records import FORMAT_VERSION, EncryptedDataFile, is_deletion_vector, partition_values
 from tablecrypt.parquet.uniform import ReadRequest
 from tablecrypt.table._pyiceberg.arrow import InclusiveMetricsEvaluator, to_requested_schema
+from tablecrypt.table.arrow_filter import comparable
 from tablecrypt.table.data_file_reader import FIELD_ID_KEY, opened_file
-from tablecrypt.table.deletes import DeletionVectorReader, comparable, equality_fields
+from tablecrypt.table.deletes import DeletionVectorReader, equality_fields
 from tablecrypt.table.metadata import EncryptedSnapshot
 from tablecrypt.table.planning import EncryptedFileScanTask, sequence_number_of
 from tablecrypt.table.reader import TaskReader
@@ -449,7 +450,7 @@ class UnaccountedBounds:
                     row = column.row(stored, file.file_path)
                     # A bound of which the filter is false shows nothing of the rows that are erased.
                     if partial.may_match(row):
-                        self._values.append((column.path, _values(row.column(0).combine_chunks(), column.path)[0]))
+                        self._values.append((column.path, comparable(_values(row.column(0).combine_chunks(), column.path))[0]))
 
     def __bool__(self) -> bool:
         return bool(self._values)

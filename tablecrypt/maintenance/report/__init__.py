@@ -14,7 +14,6 @@ new_files.py where they are written
 from __future__ import annotations
 
 from tablecrypt.maintenance.report.bundle import check_evidence_path
-from tablecrypt.maintenance.report.new_files import check_folder_of
 from tablecrypt.maintenance.report.page import html_page
 
-__all__ = ["check_evidence_path", "check_folder_of", "html_page"]
+__all__ = ["check_evidence_path", "html_page"]

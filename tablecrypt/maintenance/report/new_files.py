@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Collection
 from pathlib import Path
 
-from tablecrypt._atomic_file import atomic_file
+from tablecrypt._atomic_file import atomic_file, check_folder_of
 from tablecrypt.errors import ConfigurationError
 
 
@@ -29,19 +28,6 @@ def check_new_file(path: Path, suffixes: Collection[str], replace: bool = False,
     if path.exists() and not replace:
         raise _exists(path, instead)
     check_folder_of(path)
-
-
-def check_folder_of(path: Path) -> None:
-    """Refuse a path in whose folder no file can be written. ConfigurationError: it is missing, or cannot be written to."""
-    folder = path.absolute().parent
-    if not folder.is_dir():
-        raise ConfigurationError(f"{path}: there is no folder {folder}")
-
-    # By trying: permission bits say nothing of a read-only or full file system.
-    try:
-        tempfile.TemporaryFile(dir=folder).close()
-    except OSError as error:
-        raise ConfigurationError(f"{path}: no file can be written in {folder}: {error.strerror}") from error
 
 
 def write_new_file(path: Path, content: bytes, replace: bool = False, instead: str = "") -> None:

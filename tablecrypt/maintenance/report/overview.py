@@ -13,7 +13,7 @@ from tablecrypt.maintenance._audit.changes import AuditChanges, TableChangeKind,
 from tablecrypt.maintenance._audit.findings import Audit, Finding, FindingKind, Severity, TableAudit, by_severity
 from tablecrypt.maintenance.report.exposure import UNSEEN, is_readable
 from tablecrypt.maintenance.report.key_tables import KeyAge, ages_of, day, end_of
-from tablecrypt.printable import bytes_shown, counted
+from tablecrypt.printable import bytes_shown, counted, share_shown
 
 SEVERITIES: Final = tuple(each.label for each in reversed(Severity))
 _PLURALS: Final = {"critical": "critical", "error": "errors", "warning": "warnings", "info": "info"}
@@ -191,13 +191,6 @@ def counts(findings: Iterable[Finding]) -> tuple[tuple[str, str], ...]:
     """Return each severity that has findings, the most severe first, with their number in words."""
     numbers = Counter(finding.severity.label for finding in findings)
     return tuple((label, counted(numbers[label], label, _PLURALS[label])) for label in SEVERITIES if numbers[label])
-
-
-def share_shown(share: float) -> str:
-    """Return a share in percent. What is not all never looks like it."""
-    if share in (0, 1):
-        return f"{share:.0%}"
-    return f"{min(max(math.floor(share * 1000) / 10, 0.1), 99.9):.1f}%"
 
 
 def minute(moment: dt.datetime) -> str:

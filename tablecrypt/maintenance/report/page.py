@@ -18,8 +18,8 @@ from tablecrypt.maintenance._audit.findings import Audit, AuditedFile, Coverage,
 from tablecrypt.maintenance.report.exposure import by_design, exposures, has_open_key, is_readable
 from tablecrypt.maintenance.report.key_tables import day, key_ages, key_tree, short
 from tablecrypt.maintenance.report.markup import rendered
-from tablecrypt.maintenance.report.overview import by_risk, counts, figures, minute, share_shown, table_rows, verdict
-from tablecrypt.printable import bytes_shown, counted
+from tablecrypt.maintenance.report.overview import by_risk, counts, figures, minute, table_rows, verdict
+from tablecrypt.printable import bytes_shown, counted, share_shown
 
 SHOWN_CHANGES: Final = 200
 _TITLES: Final = {kind.code: kind.title for kind in FindingKind}
@@ -212,7 +212,8 @@ def _facts(audit: TableAudit) -> Iterator[tuple[str, str, bool]]:
 
 
 def _bar(each: Coverage) -> Bar:
-    files = f"{each.encrypted_files:,} of {each.files:,}"
+    unread = f", {each.unread_files:,} not read" if each.unread_files else ""
+    files = f"{each.encrypted_files:,} of {each.files:,}{unread}"
     return Bar(each.partition, share_shown(each.share), f"{each.share * 100:.2f}%", each.share == 1, files, bytes_shown(each.bytes))
 
 

@@ -23,7 +23,7 @@ from tablecrypt.files.stores import check_reached, file_io_for
 from tablecrypt.keys.key_ring import KeyRing
 from tablecrypt.keys.manager import EncryptionManager, KeySettings, key_metadata_under
 from tablecrypt.kms.factory import load_kms
-from tablecrypt.maintenance._relocate_files import PathMap
+from tablecrypt.maintenance._relocate_files import PathMap, copy_location
 from tablecrypt.maintenance._relocate_metadata import ManifestCopier
 from tablecrypt.maintenance._storage import write_metadata
 from tablecrypt.maintenance.sharing.metadata import Place
@@ -72,7 +72,7 @@ def accept(metadata_location: str, to_key_id: str, key_file: str, location: str,
         AuthenticationError: the key is not the one that it was sealed to, or the metadata was changed.
         KmsError: the KMS refused to wrap or unwrap under the master key.
     """
-    place = Place(location.rstrip("/"), uuid.uuid4(), uuid.uuid4())
+    place = Place(copy_location(location), uuid.uuid4(), uuid.uuid4())
     inner = file_io_for(properties, metadata_location)
     state = SharedState.read(inner, metadata_location)
     metadata = state.metadata

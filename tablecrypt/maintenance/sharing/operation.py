@@ -40,6 +40,7 @@ from tablecrypt.files.encrypting_file_io import refuse_restricted
 from tablecrypt.keys.key_ring import EncryptedKey
 from tablecrypt.keys.manager import EncryptionManager, OpenKek
 from tablecrypt.keys.nested_columns import covering
+from tablecrypt.maintenance._relocate_files import copy_location
 from tablecrypt.maintenance._storage import write_metadata
 from tablecrypt.maintenance.erasure.row_filter import shape_of
 from tablecrypt.maintenance.operation import check_own_manifests, checked_filter, reload, require_encrypted
@@ -119,7 +120,7 @@ def share(
     is_sealed = to_key_id.startswith(PUBLIC_KEY)
     public_key = PublicKey.read(file_path("to_key_id", to_key_id.removeprefix(PUBLIC_KEY))) if is_sealed else None
     key_id = to_key_id if public_key is None else public_key.key_id
-    sharing = _Sharing(fresh, key_id, location.rstrip("/"), public_key)
+    sharing = _Sharing(fresh, key_id, copy_location(location), public_key)
     if not update:
         sharing.check_place_is_free()
     record = sharing.known() if update else None
@@ -253,8 +254,8 @@ class _Sharing:
     def rows(self, row_filter: str | BooleanExpression | None, record: ShareRecord | None) -> BooleanExpression:
         """Return the filter of the shared rows."""
         if row_filter is None and record is not None and record.row_filter:
-            return checked_filter(self.table, record.row_filter, "the filter of the share, which row_filter can say anew:")
-        return ALWAYS_TRUE if row_filter is None else checked_filter(self.table, row_filter, "row_filter")
+            return checked_filter(self.table, record.row_filter, "the filter of the share, which row_filter (--where) can say anew,")
+        return ALWAYS_TRUE if row_filter is None else checked_filter(self.table, row_filter)
 
     def make(self, plan: SharePlan, row_filter: str) -> Shared:
         """Make the share."""

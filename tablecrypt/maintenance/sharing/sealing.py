@@ -29,7 +29,7 @@ from cryptography.hazmat.primitives.asymmetric.mlkem import MLKEM768PrivateKey, 
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, MLKEM768X25519PrivateKey, MLKEM768X25519PublicKey, Suite
 
-from tablecrypt._atomic_file import atomic_file
+from tablecrypt._atomic_file import atomic_file, check_folder_of
 from tablecrypt._parsed_json import ParsedJson
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import AuthenticationError, ConfigurationError
@@ -111,7 +111,7 @@ def create_key_pair(path: Path) -> tuple[Path, PublicKey]:
     """Make a key pair: the key file at a path, readable by its owner alone, and the public file beside it, whose path is returned.
 
     Raises:
-        ConfigurationError: one of the files exists, or the path is none of a file.
+        ConfigurationError: one of the files exists, or the path is none of a file that can be written.
     """
     if not path.name:
         raise ConfigurationError("name the key file")
@@ -119,6 +119,7 @@ def create_key_pair(path: Path) -> tuple[Path, PublicKey]:
     for each in (path, public_path):
         if each.exists():
             raise ConfigurationError(f"{each} exists already: choose another name")
+    check_folder_of(path)
 
     try:
         lattice, curve = MLKEM768PrivateKey.generate(), X25519PrivateKey.generate()

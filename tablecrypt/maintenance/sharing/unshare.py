@@ -75,7 +75,7 @@ class Unshared(OperationResult):
         if not self.location:
             return f"{ended}, whose record is lost: its metadata is wherever it was put, and still opens."
         if not self.files:
-            return f"{ended}, which names copies alone: {self.key_id} opened no file of the table."
+            return f"{ended}, by which {self.key_id} opened no file of the table."
         given = f"the keys of {counted(len(self.files), 'file', 'files')} that {self.key_id} opened are known to whoever kept them"
         return f"{ended}; {given}."
 

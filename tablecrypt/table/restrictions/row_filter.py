@@ -39,6 +39,7 @@ from pyiceberg.types import DoubleType, FloatType, IcebergType, IntegerType, Lon
 
 from tablecrypt.errors import ReadRestrictionError
 from tablecrypt.keys.nested_columns import path_through_structs
+from tablecrypt.table.arrow_filter import comparable
 from tablecrypt.table.partitions import transformed
 from tablecrypt.table.restrictions.json_values import primitive_type, value_in_json
 
@@ -216,7 +217,7 @@ class RestrictingFilter:
 
         def values(rows: pa.RecordBatch) -> pa.Array:
             column = reduce(pc.struct_field, at[1:], rows.column(at[0]))
-            return _comparable(column if widened is None else column.cast(schema_to_pyarrow(widened)))
+            return comparable(column if widened is None else column.cast(schema_to_pyarrow(widened)))
 
         return _Operand(kind, values)
 
@@ -236,7 +237,7 @@ class RestrictingFilter:
         source_kind = source.kind
 
         def values(rows: pa.RecordBatch) -> pa.Array:
-            return _comparable(transformed(source.rows(rows), source_kind, transform).cast(typed))
+            return comparable(transformed(source.rows(rows), source_kind, transform).cast(typed))
 
         return _Operand(kind, values)
 
@@ -329,21 +330,13 @@ def _scalar_rows(value: Any, kind: IcebergType) -> Rows:
     if isinstance(kind, (IntegerType, LongType)):
         one = pa.array([value], pa.int64())
     else:
-        one = _comparable(pa.array([value], _storage(schema_to_pyarrow(kind))))
+        one = comparable(pa.array([value], _storage(schema_to_pyarrow(kind))))
     scalar = one[0]
     return lambda rows: scalar
 
 
 def _storage(kind: pa.DataType) -> pa.DataType:
     return kind.storage_type if isinstance(kind, pa.BaseExtensionType) else kind
-
-
-def _comparable(values: pa.Array) -> pa.Array:
-    """Return values that Arrow orders as the specification does: bytes of any kind as binary, uuid as its bytes."""
-    values = values.storage if isinstance(values.type, pa.BaseExtensionType) else values
-    if pt.is_dictionary(values.type):
-        values = values.dictionary_decode()
-    return values.cast(pa.large_binary()) if pt.is_fixed_size_binary(values.type) or pt.is_binary(values.type) else values
 
 
 def _compare(kind: str, left: Any, right: Any) -> Any:
