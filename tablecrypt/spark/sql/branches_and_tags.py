@@ -12,15 +12,12 @@ from pyiceberg.table.refs import SnapshotRef, SnapshotRefType
 from pyiceberg.table.snapshots import Snapshot
 
 from tablecrypt.errors import ConfigurationError
-from tablecrypt.table.snapshots import RETENTION
+from tablecrypt.table.snapshots import RETENTION, check_retention
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import name_of
 
 LIMITS: Final = RETENTION
 """What a branch may say of how long it and its snapshots are kept. A tag has the first alone."""
-_MOST: Final = {"min_snapshots_to_keep": 2**31 - 1}
-_MOST_MILLISECONDS: Final = 2**63 - 1
-"""Metadata with a longer number could not be read again."""
 
 
 def head_of(table: EncryptedTable) -> int | None:
@@ -71,7 +68,7 @@ def point(table: EncryptedTable, kind: SnapshotRefType, name: str, snapshot_id: 
         ConfigurationError: no such snapshot, or none yet; or the name is of the other kind, or blank; or a limit is none that tables have.
     """
     _check_name(table, name)
-    _check_limits(table, name, limits)
+    check_retention(f"{name_of(table)}, {name}", limits)
     limits = {**_limits_of(table, name, kind), **limits}
     target = head_of(table) if snapshot_id is None else snapshot_of(table, snapshot_id).snapshot_id
     if target is None and kind == SnapshotRefType.BRANCH and name not in table.metadata.refs:
@@ -90,13 +87,6 @@ def _check_name(table: EncryptedTable, name: str) -> None:
     # A session that sets it from a variable which is not there would put its rows where nobody looks for them.
     if not name.strip() and name not in table.metadata.refs:
         raise ConfigurationError(f"{name_of(table)}: the name {name!r} of a branch or tag is blank: give it a name, or unset the setting")
-
-
-def _check_limits(table: EncryptedTable, name: str, limits: Mapping[str, int | None]) -> None:
-    for limit, value in limits.items():
-        most = _MOST.get(limit, _MOST_MILLISECONDS)
-        if value is not None and not 1 <= value <= most:
-            raise ConfigurationError(f"{name_of(table)}: {limit} of {name} would be {value}; it must be a whole number from 1 to {most}")
 
 
 def _limits_of(table: EncryptedTable, name: str, kind: SnapshotRefType) -> dict[str, int]:
