@@ -26,7 +26,7 @@ from pyiceberg.io import FileIO
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table, TableProperties
 from pyiceberg.table.metadata import TableMetadata, TableMetadataV3
-from pyiceberg.table.update import SetPropertiesUpdate, TableUpdate, update_table_metadata
+from pyiceberg.table.update import SetPropertiesUpdate, SetSnapshotRefUpdate, TableUpdate, update_table_metadata
 from pyiceberg.typedef import EMPTY_DICT, IcebergBaseModel, Identifier, Properties
 
 from tablecrypt import properties as names
@@ -57,6 +57,7 @@ from tablecrypt.table.other_tables import OtherTables
 from tablecrypt.table.planning.missing_main import cut_off_head, described
 from tablecrypt.table.protection.declaration import check_master_keys
 from tablecrypt.table.protection.declaring import first_declarations
+from tablecrypt.table.snapshots import check_retention
 from tablecrypt.table.table import EncryptedTable, are_plain_tables_opened
 from tablecrypt.table.table_files import TableFileIO, folders_named, folders_of
 from tablecrypt.table.updates import AddEncryptionKeyUpdate, check_name_mapping, with_copies
@@ -214,7 +215,7 @@ def check_updates(client_properties: Properties, identifier: Identifier, updates
     Raises:
         MasterKeyRefusedError: an update names a master key that this client does not allow.
         ConfigurationError: an update sets a property that names code, a misspelt one, or one to a value that it cannot have; or holds
-            text that UTF-8 cannot.
+            text that UTF-8 cannot, or a limit of a branch or tag that metadata cannot.
     """
     check_text(f"the commit to table {'.'.join(identifier)}", *updates)
     allowed = AllowedKeys.of(client_properties)
@@ -223,6 +224,8 @@ def check_updates(client_properties: Properties, identifier: Identifier, updates
             names.check_own_properties(update.updates, "table")
             names.check_table_properties(".".join(identifier), update.updates, client_properties)
             allowed.check((update.updates.get(names.KEY_ID.name),), f"the commit to table {'.'.join(identifier)}")
+        elif isinstance(update, SetSnapshotRefUpdate):
+            check_retention(f"{'.'.join(identifier)}, {update.ref_name}", dict(update))
         elif isinstance(update, AddEncryptionKeyUpdate) and update.key.is_wrapped_by_kms:
             allowed.check((update.key.encrypted_by_id,), f"the commit to table {'.'.join(identifier)}")
 

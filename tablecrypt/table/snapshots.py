@@ -82,6 +82,8 @@ from tablecrypt.table.table_files import ObsoleteDeletes, TableFileIO
 from tablecrypt.table.updates import AddEncryptedSnapshotUpdate, AssertHead, added_keys, named_column_keys, refuse_beside_lost, still_named
 
 RETENTION = ("max_ref_age_ms", "max_snapshot_age_ms", "min_snapshots_to_keep")
+_MOST_MILLISECONDS = 2**63 - 1
+_MOST_SNAPSHOTS = 2**31 - 1
 _PARTS = (
     "data-files",
     "delete-files",
@@ -150,6 +152,14 @@ class CommitOptions:
             # Beside what was done, it would end the commit, be left out, or make the totals of all later snapshots wrong.
             if name in _COUNTED:
                 raise ConfigurationError(f"snapshot_properties has {name!r}, which a commit counts by itself: choose another name")
+
+
+def check_retention(what: str, limits: Mapping[str, int | None]) -> None:
+    """Raise ConfigurationError for a limit of a branch or tag with which nobody could read the metadata again."""
+    for limit in RETENTION:
+        value, most = limits.get(limit), _MOST_SNAPSHOTS if limit == "min_snapshots_to_keep" else _MOST_MILLISECONDS
+        if value is not None and not 1 <= value <= most:
+            raise ConfigurationError(f"{what}: {limit} would be {value}; it must be a whole number from 1 to {most}")
 
 
 class EncryptedProducer(ProducerAdapter):

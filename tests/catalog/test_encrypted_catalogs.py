@@ -165,3 +165,22 @@ def test_no_column_gets_an_empty_name(catalog: EncryptedSqlCatalog) -> None:
 
     table.refresh().append(ROWS)
     assert table.scan().count() == 2 * ROWS.num_rows
+
+
+@pytest.mark.parametrize(
+    "limits",
+    [{"max_ref_age_ms": 2**63}, {"max_snapshot_age_ms": 2**63}, {"min_snapshots_to_keep": 2**31}],
+    ids=lambda limits: next(iter(limits)),
+)
+def test_a_branch_gets_no_limit_with_which_nobody_could_open_the_table(catalog: EncryptedSqlCatalog, limits: dict[str, int]) -> None:
+    table = new_table(catalog, appends=[ROWS])
+    before = table.metadata_location
+    snapshot = table.metadata.current_snapshot_id
+    assert snapshot is not None
+
+    with pytest.raises(ConfigurationError, match=f"db.t, kept: {next(iter(limits))} would be"):
+        table.manage_snapshots().create_branch(snapshot, "kept", **limits).commit()
+    assert catalog.load_table("db.t").metadata_location == before
+
+    table.manage_snapshots().create_branch(snapshot, "kept", **{name: most - 1 for name, most in limits.items()}).commit()
+    assert catalog.load_table("db.t").scan(snapshot_id=catalog.load_table("db.t").metadata.refs["kept"].snapshot_id).count() == len(ROWS)

@@ -12,7 +12,7 @@ from pyiceberg.table.refs import SnapshotRef, SnapshotRefType
 from pyiceberg.table.snapshots import Snapshot
 
 from tablecrypt.errors import ConfigurationError
-from tablecrypt.table.snapshots import RETENTION
+from tablecrypt.table.snapshots import RETENTION, check_retention
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import name_of
 
@@ -65,9 +65,10 @@ def point(table: EncryptedTable, kind: SnapshotRefType, name: str, snapshot_id: 
     One that moves keeps the limits of age and number that are not given.
 
     Raises:
-        ConfigurationError: no such snapshot, or none yet; or the name is of the other kind, or blank.
+        ConfigurationError: no such snapshot, or none yet; or the name is of the other kind, or blank; or a limit is none that tables have.
     """
     _check_name(table, name)
+    check_retention(f"{name_of(table)}, {name}", limits)
     limits = {**_limits_of(table, name, kind), **limits}
     target = head_of(table) if snapshot_id is None else snapshot_of(table, snapshot_id).snapshot_id
     if target is None and kind == SnapshotRefType.BRANCH and name not in table.metadata.refs:

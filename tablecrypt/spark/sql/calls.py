@@ -175,7 +175,10 @@ class Call:
         # `prod.orders` in the catalog prod means the table orders of a namespace prod, if there is one.
         if len(parts) > 1 and parts[0] == self.catalog_name and not (len(parts) == 2 and self.catalog.namespace_exists(parts[:1])):
             parts = parts[1:]
-        return parts if len(parts) > 1 else (*self.namespace, *parts)
+        identifier = parts if len(parts) > 1 else (*self.namespace, *parts)
+        if len(identifier) < 2:
+            raise ConfigurationError(f"{self.text(name)!r} is not a table's name: write namespace.table")
+        return identifier
 
     def table(self, name: str = "table") -> Table:
         """Return the table that an argument names, encrypted or not."""

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import pyiceberg
+from pyiceberg.exceptions import NoSuchNamespaceError
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import Transform
@@ -113,7 +114,10 @@ def list_namespaces(planner: Planner, request: NamespaceRequest) -> Response:
 
 @operation
 def load_namespace(planner: Planner, request: NamespaceRequest) -> Response:
-    """Return a namespace's properties."""
+    """Return a namespace's properties. Raises NoSuchNamespaceError, also for a name that no namespace can have."""
+    # PyIceberg has a ValueError for a blank name, of which Spark asks before it has a namespace created.
+    if not all(map(str.strip, request.namespace)):
+        raise NoSuchNamespaceError(f"Namespace does not exist: {'.'.join(request.namespace)}")
     properties = catalog_of(planner, request).catalog.load_namespace_properties(tuple(request.namespace))
     return Response({"properties": {name: str(value) for name, value in properties.items()}})
 

@@ -127,8 +127,8 @@ def table_properties(given: Mapping[str, str]) -> dict[str, str]:
 def check_names(identifier: Identifier) -> None:
     """Raise ConfigurationError for a name that PyIceberg's catalogs would take for several."""
     for name in identifier:
-        if not name or "." in name:
-            raise ConfigurationError(f"{name!r} cannot be the name of a namespace or table: it is empty or has a dot in it")
+        if not name.strip() or "." in name:
+            raise ConfigurationError(f"{name!r} cannot be the name of a namespace or table: it is blank or has a dot in it")
 
 
 def check_settable(wanted: Mapping[str, str]) -> None:

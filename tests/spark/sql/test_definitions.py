@@ -152,6 +152,12 @@ class TestTables:
         assert "USING csv" in refusal(spark, f"CREATE TABLE {name} (id INT) USING csv {KEY}")[1]
         assert "has one column" in refusal(spark, f"CREATE TABLE {name} (a INT, b INT) CLUSTERED BY (a, b) INTO 4 BUCKETS {KEY}")[1]
         assert "has a dot in it" in refusal(spark, f"CREATE TABLE prod.db.`a.b` (id INT) {KEY}")[1]
+        for statement in (
+            f"CREATE TABLE prod.db.` ` (id INT) {KEY}",
+            "CREATE NAMESPACE prod.``",
+            "CREATE NAMESPACE IF NOT EXISTS prod.` `",
+        ):
+            assert "ConfigurationError" in (message := refusal(spark, statement)[1]) and "it is blank" in message
         assert refusal(spark, f"CREATE TABLE prod.nowhere.t (id INT) {KEY}")[0] == "SCHEMA_NOT_FOUND"
         assert refusal(spark, f"DROP TABLE {name}")[0] == "TABLE_OR_VIEW_NOT_FOUND"
         assert not prod.catalog.table_exists(new_name)

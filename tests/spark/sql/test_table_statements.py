@@ -136,6 +136,13 @@ class TestGrammar:
             ("CREATE BRANCH a-b", "'-' has no meaning here"),
             ("CREATE TAG 123", "expected a name, found '123'"),
             ("CREATE TAG t RETAIN 3 WEEKS", "expected DAYS, HOURS or MINUTES, found 'WEEKS'"),
+            (
+                "CREATE TAG t RETAIN 99999999999999 DAYS",
+                "t: max_ref_age_ms would be 8639999999999913600000; it must be a whole number from 1",
+            ),
+            ("CREATE BRANCH b RETAIN 0 HOURS", "b: max_ref_age_ms would be 0"),
+            ("CREATE BRANCH b WITH SNAPSHOT RETENTION 0 SNAPSHOTS", "b: min_snapshots_to_keep would be 0"),
+            ("CREATE BRANCH b WITH SNAPSHOT RETENTION 2147483648 SNAPSHOTS", "from 1 to 2147483647"),
             ("CREATE TAG t WITH SNAPSHOT RETENTION 3 SNAPSHOTS", "expected the end, found 'WITH'"),
             ("CREATE BRANCH b AS OF VERSION main", "expected a number, found 'main'"),
             ("DROP IDENTIFIER FIELDS id,", "expected a name, found the end"),

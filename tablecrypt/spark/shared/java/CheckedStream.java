@@ -4,7 +4,6 @@ import java.io.ByteArrayInputStream;
 import java.io.ByteArrayOutputStream;
 import java.io.EOFException;
 import java.io.IOException;
-import java.util.Iterator;
 import java.util.List;
 import java.util.function.IntFunction;
 import org.apache.hadoop.fs.FSDataInputStream;
@@ -17,12 +16,7 @@ import org.apache.parquet.crypto.FileDecryptionProperties;
 import org.apache.parquet.crypto.ModuleCipherFactory;
 import org.apache.parquet.crypto.ParquetCryptoRuntimeException;
 import org.apache.parquet.format.AesGcmV1;
-import org.apache.parquet.format.ColumnChunk;
 import org.apache.parquet.format.EncryptionAlgorithm;
-import org.apache.parquet.format.FileMetaData;
-import org.apache.parquet.format.PageEncodingStats;
-import org.apache.parquet.format.PageType;
-import org.apache.parquet.format.RowGroup;
 import org.apache.parquet.format.Util;
 
 /**
@@ -117,7 +111,7 @@ public class CheckedStream extends FSInputStream implements StreamCapabilities {
     checkPages(footer(content, algorithm.getAES_GCM_V1(), keys));
   }
 
-  private static FileMetaData footer(ByteArrayInputStream encrypted, AesGcmV1 algorithm, FileDecryptionProperties keys) throws IOException {
+  private static byte[] footer(ByteArrayInputStream encrypted, AesGcmV1 algorithm, FileDecryptionProperties keys) throws IOException {
     byte[] prefix = keys.getAADPrefix() == null ? algorithm.getAad_prefix() : keys.getAADPrefix();
     ByteArrayOutputStream aad = new ByteArrayOutputStream();
     if (prefix != null) {
@@ -125,26 +119,19 @@ public class CheckedStream extends FSInputStream implements StreamCapabilities {
     }
     aad.write(algorithm.getAad_file_unique());
     byte[] footerAad = AesCipher.createFooterAAD(aad.toByteArray());
-    return Util.readFileMetaData(encrypted, ModuleCipherFactory.getDecryptor(AesMode.GCM, keys.getFooterKey()), footerAad);
-  }
-
-  private void checkPages(FileMetaData footer) {
-    for (Iterator groups = footer.getRow_groups().iterator(); groups.hasNext(); ) {
-      for (Iterator chunks = ((RowGroup) groups.next()).getColumns().iterator(); chunks.hasNext(); ) {
-        checkPages((ColumnChunk) chunks.next());
-      }
-    }
+    return ModuleCipherFactory.getDecryptor(AesMode.GCM, keys.getFooterKey()).decrypt(encrypted, footerAad);
   }
 
   /** Every writer that leaves levels in the clear says of which versions its pages are. Columns under keys of their own are not read here. */
-  private void checkPages(ColumnChunk chunk) {
-    if (!chunk.isSetMeta_data() || !chunk.getMeta_data().isSetEncoding_stats()) {
-      return;
+  private void checkPages(byte[] footer) {
+    boolean hasVersion2;
+    try {
+      hasVersion2 = FooterPages.hasVersion2(footer);
+    } catch (RuntimeException malformed) {
+      throw refusal("has a malformed footer");
     }
-    for (Iterator kinds = chunk.getMeta_data().getEncoding_stats().iterator(); kinds.hasNext(); ) {
-      if (((PageEncodingStats) kinds.next()).getPage_type() == PageType.DATA_PAGE_V2) {
-        throw refusal("has pages of version 2, whose levels parquet-java leaves in the clear, so nothing authenticates them");
-      }
+    if (hasVersion2) {
+      throw refusal("has pages of version 2, whose levels parquet-java leaves in the clear, so nothing authenticates them");
     }
   }
 
