@@ -208,7 +208,8 @@ class EncryptedSqlCatalog(EncryptionMixin, SqlCatalogAdapter):
         self.check_namespace(identifier)
         pin_check = self.client_pins.begin_check(identifier)
         io = self.load_file_io(EMPTY_DICT, metadata_location)
-        loaded, seen = self._loaded(identifier, read_metadata_file(io.new_input(metadata_location)), io)
+        with refusing_unreadable(identifier):
+            loaded, seen = self._loaded(identifier, read_metadata_file(io.new_input(metadata_location)), io)
         proof = self._proof_of(loaded)
         with Session(self.engine) as session:
             before = find_pin(session, self.name, row_names(identifier))

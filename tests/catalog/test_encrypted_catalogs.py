@@ -131,6 +131,14 @@ def test_what_is_no_metadata_file_is_registered_by_no_catalog_and_shown_to_nobod
     assert catalog.list_tables("db") == []
 
 
+@pytest.mark.parametrize("kind", ["SQL", "memory"])
+def test_a_metadata_file_that_is_not_there_is_registered_by_no_catalog(warehouse: Path, aws: AwsServer, kind: str) -> None:
+    catalog = encrypted_sql_catalog(warehouse, aws) if kind == "SQL" else unpinned_catalog(warehouse, aws)
+    with pytest.raises(FileNotFoundError, match=r"db\.t: its metadata file is not in storage.*register the newest one"):
+        catalog.register_table("db.t", f"{warehouse}/none.metadata.json")
+    assert catalog.list_tables("db") == []
+
+
 @pytest.mark.parametrize("schema", [pa.schema([("", pa.int64())]), pa.schema([("a", pa.list_(pa.struct([("", pa.int64())])))])])
 def test_a_column_without_a_name_is_refused_before_there_is_a_table(catalog: EncryptedSqlCatalog, schema: pa.Schema) -> None:
     for create in (catalog.create_table, catalog.create_table_transaction):

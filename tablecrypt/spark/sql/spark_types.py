@@ -28,6 +28,8 @@ JSON_NAMES: Final = {"tinyint": "byte", "smallint": "short", "int": "integer", "
 _DECIMAL: Final = re.compile(r"decimal\((\d+),\s*(\d+)\)")
 _TEXT: Final = re.compile(r"(var)?char\(\d+\)|string collate UTF8_BINARY")
 """Spark 4.2 names a collation that a statement names, and SHOW CREATE TABLE names this one, which every text has."""
+_COLLATIONS: Final = "__COLLATIONS"
+"""Where the JSON of a field says which texts in it have another collation than that, since their types do not."""
 
 
 def iceberg_schema(spark: Mapping[str, Any]) -> Schema:
@@ -42,17 +44,18 @@ def iceberg_schema(spark: Mapping[str, Any]) -> Schema:
     return Schema(*_Ids().fields(spark["fields"], ""))
 
 
-def iceberg_type(spark: Any, path: Sequence[str]) -> IcebergType:
+def iceberg_type(spark: Mapping[str, Any], path: Sequence[str]) -> IcebergType:
     """Return the Iceberg type of a Spark type. The ids in it are for a catalog to replace.
 
     Args:
-        spark: what `DataType.json` says.
+        spark: what `StructType.json` says of a struct whose only field has the type.
         path: whose type it is, for the error.
 
     Raises:
         ConfigurationError: Iceberg has no such type.
     """
-    return _Ids().type(spark, ".".join(path))
+    [field] = spark["fields"]
+    return _Ids().type_of(field, ".".join(path))
 
 
 class _Ids:
@@ -70,10 +73,16 @@ class _Ids:
         return NestedField(
             field_id,
             name,
-            self.type(field["type"], f"{path}.{name}" if path else name),
+            self.type_of(field, f"{path}.{name}" if path else name),
             required=not field["nullable"],
             doc=field.get("metadata", {}).get("comment"),
         )
+
+    def type_of(self, field: Mapping[str, Any], path: str) -> IcebergType:
+        # As the plain text that files hold, it would be compared otherwise than the statement asks for.
+        if collations := field.get("metadata", {}).get(_COLLATIONS):
+            raise _unknown(f"string collate {', '.join(sorted(set(collations.values())))}", path)
+        return self.type(field["type"], path)
 
     def type(self, spark: Any, path: str) -> IcebergType:
         if isinstance(spark, str):

@@ -36,6 +36,23 @@ class TestInSpark:
         fields = prod.catalog.load_table(new_name).spec().fields
         assert [(field.name, str(field.transform)) for field in fields] == [("an hour", "hour"), ("my region", "identity")]
 
+    def test_no_column_has_a_collation_that_files_do_not_keep(self, spark: SparkSession, prod: Lake, new_name: str) -> None:
+        """Read again, its texts would be compared by their bytes."""
+        _create(spark, new_name)
+        spark.sql(f"ALTER TABLE prod.{new_name} ADD COLUMN note STRING COLLATE UTF8_BINARY")
+
+        for statement in (
+            f"CREATE TABLE prod.{new_name}_2 (s STRING COLLATE UTF8_LCASE) USING iceberg",
+            f"CREATE TABLE prod.{new_name}_2 (s ARRAY<STRUCT<a: STRING COLLATE UNICODE_CI>>) USING iceberg",
+            f"CREATE TABLE prod.{new_name}_2 USING iceberg AS SELECT 'a' COLLATE UTF8_LCASE AS s",
+            f"ALTER TABLE prod.{new_name} ADD COLUMN s STRING COLLATE UTF8_LCASE",
+            f"ALTER TABLE prod.{new_name} ADD COLUMN s MAP<INT, STRING COLLATE UTF8_LCASE>",
+            f"ALTER TABLE prod.{new_name} ALTER COLUMN note TYPE STRING COLLATE UTF8_LCASE",
+        ):
+            with pytest.raises(Exception, match=r"Spark's type string collate \S*(UTF8_LCASE|UNICODE_CI) has no type of Iceberg tables"):
+                spark.sql(statement)
+        assert not prod.catalog.table_exists(f"{new_name}_2")
+
     def test_comments_may_stand_between_the_words_of_a_statement(self, spark: SparkSession, prod: Lake, new_name: str) -> None:
         _create(spark, new_name)
 

@@ -201,6 +201,13 @@ def test_a_setting_that_asks_for_what_does_not_happen_is_refused_by_its_name(nam
         IcebergSettings.of(request({}, **served))
 
 
+@pytest.mark.parametrize("name", ["mergeSchema", "check-nullability", "checkOrdering"])
+def test_a_switch_of_a_write_has_a_value_that_it_can_have_even_where_nothing_asks_for_it(name: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"(merge-schema|check-nullability|check-ordering) is 'maybe'"):
+        SqlWriteOptions.of(request({name: "maybe"}))
+    SqlWriteOptions.of(request({name: "False"}))
+
+
 def test_reads_go_by_options_then_the_session_then_the_table() -> None:
     table = {
         "read.split.target-size": "5",

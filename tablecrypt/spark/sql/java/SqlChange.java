@@ -4,6 +4,7 @@ import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import org.apache.spark.sql.connector.catalog.NamespaceChange;
 import org.apache.spark.sql.connector.catalog.TableChange;
+import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.StructType;
 
 /** Changes of ALTER TABLE and ALTER NAMESPACE as JSON. A change that is not known here is refused, not left out. */
@@ -68,7 +69,7 @@ class SqlChange {
   private static ObjectNode column(ObjectNode node, TableChange change) {
     if (change instanceof TableChange.AddColumn) {
       TableChange.AddColumn add = (TableChange.AddColumn) change;
-      node.put("type", add.dataType().json()).put("nullable", add.isNullable()).put("comment", add.comment());
+      node.put("type", alone(add.dataType())).put("nullable", add.isNullable()).put("comment", add.comment());
       node.set("default", SqlDefault.json(add.defaultValue()));
       return at(node, add.position());
     }
@@ -76,7 +77,7 @@ class SqlChange {
       return node.put("to", ((TableChange.RenameColumn) change).newName());
     }
     if (change instanceof TableChange.UpdateColumnType) {
-      return node.put("type", ((TableChange.UpdateColumnType) change).newDataType().json());
+      return node.put("type", alone(((TableChange.UpdateColumnType) change).newDataType()));
     }
     if (change instanceof TableChange.UpdateColumnNullability) {
       return node.put("nullable", ((TableChange.UpdateColumnNullability) change).nullable());
@@ -91,6 +92,11 @@ class SqlChange {
       return node;
     }
     throw unknown(change);
+  }
+
+  /** A type as that of a struct's only field: of a type by itself, Spark's JSON leaves out the collation. */
+  private static String alone(DataType type) {
+    return new StructType().add("alone", type).json();
   }
 
   private static ObjectNode at(ObjectNode node, TableChange.ColumnPosition position) {

@@ -136,6 +136,9 @@ class SqlWriteOptions:
         for name, reason in _REFUSED.items():
             if name in options:
                 raise ConfigurationError(f"the write option {name} is not supported: {reason}")
+        # They are looked at where columns differ (source_columns.py), and a value that they cannot have is refused everywhere.
+        for name in (MERGE_SCHEMA, CHECK_ORDERING, CHECK_NULLABILITY):
+            truth(name, options.get(name, "true"))
         level, validated_from = options.get(_ISOLATION_LEVEL), options.get(VALIDATE_FROM)
         if validated_from is not None and level is None:
             raise ConfigurationError(f"the write option {VALIDATE_FROM} says nothing without {_ISOLATION_LEVEL}: give both")
