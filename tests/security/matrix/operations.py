@@ -436,9 +436,9 @@ READS: Final = {
     | {"properties", "refresh", "refs", "scan", "schema", "schemas", "snapshot_as_of_timestamp", "snapshot_by_id", "snapshot_by_name"}
     | {"snapshots", "sort_order", "sort_orders", "spec", "specs", "to_bodo", "to_daft", "to_polars"},
     "of a transaction": {"transaction", "commit_transaction", "commit", "apply", "append_producer", "belongs_to_attempt"}
-    | {"check_each_base", "check_next_metadata", "encrypted_metadata", "following", "gives_up_on", "new_scan", "partition_predicate"}
-    | {"table", "table_io", "table_metadata", "case_sensitive", "assign_new_column_id", "is_first_snapshot", "producer"}
-    | {"fast_or_merge_append", "new_snapshot", "stage_rows"},
+    | {"check_each_base", "check_next_metadata", "check_staged", "encrypted_metadata", "following", "gives_up_on", "new_scan"}
+    | {"partition_predicate", "table", "table_io", "table_metadata", "case_sensitive", "assign_new_column_id", "is_first_snapshot"}
+    | {"fast_or_merge_append", "new_snapshot", "producer", "stage_rows"},
     "of tablecrypt.maintenance": {"audit", "changes_since", "describe", "doctor", "doctor_without_catalog", "inspect", "list_tables"}
     | {"verify", "write_evidence", "shares"},
     "of a share that a partner has registered, in which he could as well register other metadata": {"accept_update"},
