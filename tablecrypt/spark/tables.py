@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from pyiceberg.catalog import Catalog
@@ -11,6 +12,7 @@ from pyiceberg.expressions import BooleanExpression
 from pyiceberg.expressions.visitors import bind, extract_field_ids
 from pyiceberg.schema import Schema
 from pyiceberg.table import ALWAYS_TRUE
+from pyiceberg.table.metadata import TableMetadata
 
 from tablecrypt import properties as names
 from tablecrypt.engines.access import TableAccess
@@ -21,7 +23,7 @@ from tablecrypt.files.locations import is_relative
 from tablecrypt.keys.manager import EncryptionManager
 from tablecrypt.spark.broadcast_keys import brings_keys_by_spark, issue_by_broadcast
 from tablecrypt.spark.network import check_credentials_stay_private, check_network, kms_properties, warn_of_open_network
-from tablecrypt.table.metadata import has_column_keys
+from tablecrypt.table.metadata import check_types, has_column_keys, readable_at
 from tablecrypt.table.planning import EncryptedFileScanTask
 from tablecrypt.table.protection.visible_columns import ERROR, MASK, opened_columns
 from tablecrypt.table.scan import EncryptedDataScan, EncryptedIncrementalAppendScan
@@ -66,6 +68,28 @@ class LocatedTable:
     def reloaded(self) -> EncryptedTable:
         """Return the table as it is in the catalog now."""
         return load_encrypted_table(self.catalog, self.name)
+
+    def at(self, snapshot_id: int | None, *, is_writable: bool) -> LocatedTable:
+        """Return the table with the metadata in which rows of a snapshot are looked for.
+
+        Args:
+            snapshot_id: the snapshot's; None for a table without snapshots.
+            is_writable: whether it is the head of a branch, which Spark reads with the current schema, as the table itself.
+
+        Raises:
+            ConfigurationError: the current schema cannot read the branch.
+        """
+        if is_writable:
+            check_types(self.table.metadata, snapshot_id)
+            return self
+
+        return self.read_by(readable_at(self.table.metadata, snapshot_id))
+
+    def read_by(self, metadata: TableMetadata) -> LocatedTable:
+        """Return the table with other metadata to look for rows in, those of a scan."""
+        table = copy(self.table)
+        table.metadata = metadata
+        return replace(self, table=table)
 
     def scan(self, row_filter: str | BooleanExpression, branch: str | None) -> EncryptedDataScan:
         """Return a scan of a branch's rows; without one, of the main branch."""
@@ -209,7 +233,7 @@ class PlannedRead:
         Raises:
             ColumnKeyDeniedError: values of a protected column are needed that this user may not see.
         """
-        projected = ordered_projection(scan, columns)
+        located, projected = located.read_by(scan.table_metadata), ordered_projection(scan, columns)
         filtered = extract_field_ids(bind(located.table.schema(), scan.row_filter, case_sensitive=scan.case_sensitive))
         # Spark is refused conditions on masks, or has to ask for them: see masked_columns.py.
         masked = scan.masked or MASK

@@ -344,7 +344,7 @@ def check_types(metadata: TableMetadata, snapshot_id: int | None) -> None:
     if (other := _other_type_at(metadata, snapshot_id)) is not None:
         raise ConfigurationError(
             f"{metadata.location}: column {other.name} is {other.before} in snapshot {snapshot_id}, and {other.now} since the table was "
-            "replaced, which it cannot be read as. Read that snapshot by its id or branch, or write its rows to another table"
+            "replaced, which it cannot be read as. Read that snapshot by its id, or write its rows to another table"
         )
 
 

@@ -79,11 +79,13 @@ def _loaded(located: LocatedTable, opened: OpenCatalog, options: SourceOptions) 
     selects = options.columns is not None or not isinstance(scan.row_filter, AlwaysTrue) or options.masked is not None
     schema = ordered_projection(scan, options.columns) if selects else None
 
+    snapshot_id = None if snapshot is None else snapshot.snapshot_id
+
     return LoadedTable(
-        located,
+        located.at(snapshot_id, is_writable=is_writable),
         opened.name,
         options.branch or MAIN_BRANCH,
-        None if snapshot is None else snapshot.snapshot_id,
+        snapshot_id,
         is_writable,
         selection=Selection(schema, None, scan.row_filter, options.masked),
         source=options,

@@ -1,7 +1,7 @@
 """ALTER TABLE: columns and properties. All changes of one statement land in one commit, or none does.
 
-    changes = [{"change": "AddColumn", "column": ["shipped"], "type": Spark's JSON, "nullable": true, "comment": null, "default": null,
-                "after": "id"},
+    changes = [{"change": "AddColumn", "column": ["shipped"], "type": JSON as of `iceberg_type`, "nullable": true, "comment": null,
+                "default": null, "after": "id"},
                {"change": "SetProperty", "property": "write.delete.mode", "value": "merge-on-read"}, …]
 
 The names of changes are those of Spark's classes.

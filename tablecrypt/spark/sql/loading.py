@@ -154,7 +154,12 @@ def load_version(planner: Planner, request: OptionsRequest) -> Response:
 
     audit_first = loaded.audit_first.for_named_version
     wanted = replace(
-        loaded, branch=version.branch, snapshot_id=version.snapshot_id, is_writable=version.is_writable, audit_first=audit_first
+        loaded,
+        located=loaded.located.at(version.snapshot_id, is_writable=version.is_writable),
+        branch=version.branch,
+        snapshot_id=version.snapshot_id,
+        is_writable=version.is_writable,
+        audit_first=audit_first,
     )
     # Spark gives options after it has resolved the query's columns against the first schema.
     if wanted.schema.fields != loaded.schema.fields:
@@ -188,7 +193,8 @@ def _appended(loaded: LoadedTable, options: Mapping[str, str]) -> LoadedTable:
 
 def loaded_table(planner: Planner, opened: OpenCatalog, located: LocatedTable, version: Version, audit_first: AuditFirst) -> Response:
     """Return the response of which Java makes a SqlTable."""
-    loaded = LoadedTable(located, opened.name, version.branch, version.snapshot_id, version.is_writable, audit_first=audit_first)
+    at_version = located.at(version.snapshot_id, is_writable=version.is_writable)
+    loaded = LoadedTable(at_version, opened.name, version.branch, version.snapshot_id, version.is_writable, audit_first=audit_first)
     return Response(described(planner, loaded))
 
 

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import tablecrypt.spark as tcs
 from tablecrypt.errors import TamperedFileError
 from tests.spark.conftest import Lake
 from tests.support.aws import AwsServer
@@ -121,17 +122,32 @@ def test_a_table_that_java_replaced_with_another_type_is_read_at_each_version(
     """Java's replacement gives a column the field id that one of its name had, whatever its type."""
     java.sql("CREATE NAMESPACE IF NOT EXISTS h.with_sql")
     properties = "USING iceberg TBLPROPERTIES ('format-version' = '3', 'encryption.key-id' = 'alias/orders')"
-    java.sql(f"CREATE TABLE h.with_sql.replaced {properties} AS SELECT id, '{CANARY}' AS note FROM range(9)")
-    java.sql(f"CREATE OR REPLACE TABLE h.with_sql.replaced {properties} AS SELECT concat('x', id) AS id, '' AS note FROM range(3)")
+    java.sql(f"CREATE TABLE h.with_sql.replaced {properties} AS SELECT id, '{CANARY}' AS note, 1L AS day FROM range(9)")
+    java.sql("ALTER TABLE h.with_sql.replaced RENAME COLUMN note TO remark")
+    replacing = "SELECT concat('x', id) AS id, '' AS remark, DATE'2026-01-01' AS day"
+    java.sql(f"CREATE OR REPLACE TABLE h.with_sql.replaced {properties} AS {replacing} FROM range(3)")
     table = prod.catalog.register_table(new_name, java.metadata_location("with_sql.replaced"))
     before, name = table.metadata.snapshots[0].snapshot_id, f"prod.{new_name}"
+    old = f"{name} VERSION AS OF {before}"
+    spark.sql(f"CALL prod.system.create_branch('{new_name}', 'audit', {before})")
 
     for query, ids in {
-        f"{name} VERSION AS OF {before} WHERE id > 6": [7, 8],
-        f"{name} VERSION AS OF {before} WHERE note = '{CANARY}'": list(range(9)),
+        f"{old} WHERE id > 6": [7, 8],
+        f"{old} WHERE note = '{CANARY}' AND day = 1": list(range(9)),
+        f"{old} o JOIN (SELECT 3L AS id) USING (id)": [3],
         f"{name} WHERE id > 'x0'": ["x1", "x2"],
     }.items():
         assert sorted(row[0] for row in spark.sql(f"SELECT id FROM {query}").collect()) == ids
+    assert spark.sql(f"SELECT min(id), max(id), max(day), count(*) FROM {old}").collect() == [(0, 8, 1, 9)]
+    for path in ("jvm", "python"):
+        rows = tcs.read_table(
+            spark, f"prod.{new_name}", row_filter="id > 6", snapshot_id=before, path=path, catalog_properties=prod.properties
+        )
+        assert sorted(row["id"] for row in rows.collect()) == [7, 8]
+    for branch in (f"{name}.branch_audit", f"{name} VERSION AS OF 'audit'"):
+        with pytest.raises(Exception, match=r"column id is long in snapshot \d+, and string since the table was replaced"):
+            spark.sql(f"SELECT * FROM {branch}").collect()
+    spark.sql(f"CALL prod.system.drop_branch('{new_name}', 'audit')")
     spark.sql(f"CALL prod.system.expire_snapshots('{new_name}', timestamp'2100-01-01 00:00:00')")
     assert len(table.refresh().metadata.snapshots) == 1
 

@@ -345,7 +345,7 @@ def _alter_column(table: EncryptedTable, tokens: Tokens) -> None:
     alter_columns(
         table,
         [
-            {"change": "UpdateColumnType", "column": column, "type": json.dumps(kind)},
+            {"change": "UpdateColumnType", "column": column, "type": json.dumps({"fields": [{"type": kind}]})},
             {"change": "UpdateColumnComment", "column": column, "comment": comment},
         ],
     )
