@@ -451,6 +451,24 @@ def test_no_value_of_a_plaintext_byte_changes_rows_of_the_jvm_path(spark: SparkS
     assert refused > len(places)
 
 
+def test_no_length_of_a_footer_is_believed_that_takes_all_memory(spark: SparkSession, aws: AwsServer, unwatched_warehouse: Path) -> None:
+    """The session would be gone, and with it those of all others in it."""
+    lake = lake_in(unwatched_warehouse, aws)
+    lake.catalog.create_table("db.long", pa.schema([("id", pa.int64())]), properties=KEY).append(pa.table({"id": range(10)}))
+    rows = read(spark, lake, "db.long", path="jvm")
+    [stored] = unwatched_warehouse.rglob("*.parquet")
+    content = stored.read_bytes()
+    # Behind the file crypto metadata comes the footer, up to the trailer of 8 bytes.
+    start = len(content) - 8 - int.from_bytes(content[-8:-4], "little")
+    [at] = [at for at in range(start, start + 40) if int.from_bytes(content[at : at + 4], "little") == len(content) - 8 - at - 4]
+    for length in (2**31 - 16, 2**30, 2**32 - 1, len(content) - at, 0):
+        stored.write_bytes(content[:at] + length.to_bytes(4, "little") + content[at + 4 :])
+        with pytest.raises(Exception, match="says that its footer has another length than it has"):
+            rows.collect()
+    stored.write_bytes(content)
+    assert rows.count() == 10
+
+
 def test_keys_and_the_relation_are_forgotten_with_the_last_plan_or_rdd_of_their_read(spark: SparkSession, valued: Lake) -> None:
     before, relations = held_reads(spark), known_planners(jvm_side(spark))
     derived = read(spark, valued, "db.values", path="jvm").where("id > 3").select("id")

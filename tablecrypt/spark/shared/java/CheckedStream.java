@@ -4,6 +4,8 @@ import java.io.ByteArrayInputStream;
 import java.io.ByteArrayOutputStream;
 import java.io.EOFException;
 import java.io.IOException;
+import java.nio.ByteBuffer;
+import java.nio.ByteOrder;
 import java.util.List;
 import java.util.function.IntFunction;
 import org.apache.hadoop.fs.FSDataInputStream;
@@ -32,6 +34,7 @@ import org.apache.parquet.format.Util;
 public class CheckedStream extends FSInputStream implements StreamCapabilities {
   private static final int TAIL_LENGTH = 8;
   private static final int MAGIC_LENGTH = 4;
+  private static final int MODULE_LENGTH = 4;
   private static final int END_GUESS = 64 * 1024;
   private static final int AAD_FILE_UNIQUE_LENGTH = 8;
   /** Where streams that a thread opens count the bytes of encrypted columns that their readers take: a long[1]. */
@@ -108,10 +111,15 @@ public class CheckedStream extends FSInputStream implements StreamCapabilities {
     if (unique == null || unique.length != AAD_FILE_UNIQUE_LENGTH) {
       throw refusal("has an aad_file_unique of another length than " + AAD_FILE_UNIQUE_LENGTH + " bytes");
     }
-    checkPages(footer(content, algorithm.getAES_GCM_V1(), keys));
+    byte[] footer = content.readAllBytes();
+    // Parquet's decryptors make room for whatever length stands there: for one of changed bytes, memory ends, and with it the whole JVM.
+    if (footer.length < MODULE_LENGTH || ByteBuffer.wrap(footer).order(ByteOrder.LITTLE_ENDIAN).getInt() != footer.length - MODULE_LENGTH) {
+      throw refusal("says that its footer has another length than it has");
+    }
+    checkPages(decrypted(footer, algorithm.getAES_GCM_V1(), keys));
   }
 
-  private static byte[] footer(ByteArrayInputStream encrypted, AesGcmV1 algorithm, FileDecryptionProperties keys) throws IOException {
+  private static byte[] decrypted(byte[] footer, AesGcmV1 algorithm, FileDecryptionProperties keys) throws IOException {
     byte[] prefix = keys.getAADPrefix() == null ? algorithm.getAad_prefix() : keys.getAADPrefix();
     ByteArrayOutputStream aad = new ByteArrayOutputStream();
     if (prefix != null) {
@@ -119,7 +127,7 @@ public class CheckedStream extends FSInputStream implements StreamCapabilities {
     }
     aad.write(algorithm.getAad_file_unique());
     byte[] footerAad = AesCipher.createFooterAAD(aad.toByteArray());
-    return ModuleCipherFactory.getDecryptor(AesMode.GCM, keys.getFooterKey()).decrypt(encrypted, footerAad);
+    return ModuleCipherFactory.getDecryptor(AesMode.GCM, keys.getFooterKey()).decrypt(footer, footerAad);
   }
 
   /** Every writer that leaves levels in the clear says of which versions its pages are. Columns under keys of their own are not read here. */
