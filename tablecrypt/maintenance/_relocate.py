@@ -308,9 +308,8 @@ class _Copying:
             old = read_manifest_list(self.source, snapshot.manifest_list, key)
             location = f"{folder}/snap-{snapshot.snapshot_id}-0-{run}.avro"
             header = copied_header(old.header, self.whole, self.metadata, self.paths, self.identity, self.key_id)
-            new_key = copier.write_list(
-                location, header, [copier.row(manifest.stated_by(layout.read_with(snapshot.schema_id))) for manifest in old.manifests]
-            )
+            own_layout = layout.read_with(snapshot.schema_id)
+            new_key = copier.write_list(location, header, [copier.row(manifest.stated_by(own_layout)) for manifest in old.manifests])
             # The lists of the copy share a KEK, as those of a chain of commits do.
             wrapped = self.target.manager.encrypt_manifest_list_key_metadata(new_key, KeyRing(keys), last_key_id)
             keys += wrapped.added

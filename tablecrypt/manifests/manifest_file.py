@@ -260,11 +260,10 @@ class EncryptedManifestFile(SensitiveRecord, ManifestFile):
         self._layout = layout
         return self
 
-    def read_with(self, schema_id: int) -> Self:
-        """Have this manifest held against what its rows are read with, where that is not its snapshot's own schema. Returns this row."""
+    def read_with(self, schema_id: int) -> None:
+        """Have this manifest held against what its rows are read with, where that is not its snapshot's own schema."""
         if self._layout is not None:
             self._layout = self._layout.read_with(schema_id)
-        return self
 
     def read(self, io: EncryptingFileIO) -> DecryptedManifest:
         """Decrypt the manifest, as it is; nothing is inherited.

@@ -52,7 +52,7 @@ from contextlib import contextmanager
 from copy import copy, deepcopy
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Final, NoReturn, Self, TypeAlias, cast
+from typing import Any, Final, NoReturn, Self, TypeAlias
 
 from pydantic import Field, PrivateAttr, field_serializer, model_validator
 from pyiceberg.exceptions import ValidationError
@@ -82,7 +82,7 @@ from tablecrypt.keys.key_ring import EncryptedKey, KeyRing, entries_with_copies,
 from tablecrypt.keys.nested_columns import field_ids
 from tablecrypt.manifests.entries import known_manifest_list
 from tablecrypt.manifests.manifest_list import ManifestList, ManifestListHeader, read_manifest_list
-from tablecrypt.manifests.table_state import OtherType, StatedLayout, StatedTable, other_type
+from tablecrypt.manifests.table_state import StatedLayout, StatedTable, other_type
 from tablecrypt.table._pyiceberg.statistics import AnyStatisticsFile
 from tablecrypt.table._pyiceberg.transactions import private_attributes, replace_counts
 from tablecrypt.table.canonical_metadata import unknown_keys
@@ -341,7 +341,8 @@ def check_types(metadata: TableMetadata, snapshot_id: int | None) -> None:
     Raises:
         ConfigurationError: a column of the snapshot's own schema has a type there that has nothing to do with that of now.
     """
-    if (other := _other_type_at(metadata, snapshot_id)) is not None:
+    own = _older_schema(metadata, snapshot_id)
+    if own is not None and (other := other_type(own, metadata.schema())) is not None:
         raise ConfigurationError(
             f"{metadata.location}: column {other.name} is {other.before} in snapshot {snapshot_id}, and {other.now} since the table was "
             "replaced, which it cannot be read as. Read that snapshot by its id, or write its rows to another table"
@@ -350,18 +351,19 @@ def check_types(metadata: TableMetadata, snapshot_id: int | None) -> None:
 
 def readable_at(metadata: TableMetadata, snapshot_id: int | None) -> TableMetadata:
     """Return the metadata that a snapshot's rows are looked for by: that of now, with the snapshot's own schema if types are others now."""
+    own = _older_schema(metadata, snapshot_id)
     # A filter names columns as they are named now, as in PyIceberg, unless it cannot compare with the values that are there.
-    if snapshot_id is None or _other_type_at(metadata, snapshot_id) is None:
+    if own is None or other_type(own, metadata.schema()) is None:
         return metadata
-    return metadata.model_copy(update={"current_schema_id": cast("Snapshot", metadata.snapshot_by_id(snapshot_id)).schema_id})
+    return metadata.model_copy(update={"current_schema_id": own.schema_id})
 
 
-def _other_type_at(metadata: TableMetadata, snapshot_id: int | None) -> OtherType | None:
+def _older_schema(metadata: TableMetadata, snapshot_id: int | None) -> Schema | None:
+    """Return the schema that a snapshot names; None where that is the current one, or is not known."""
     snapshot = None if snapshot_id is None else metadata.snapshot_by_id(snapshot_id)
     if snapshot is None or snapshot.schema_id is None or snapshot.schema_id == metadata.current_schema_id:
         return None
-    own = metadata.schema_by_id(snapshot.schema_id)
-    return None if own is None else other_type(own, metadata.schema())
+    return metadata.schema_by_id(snapshot.schema_id)
 
 
 def encrypted_metadata(plain: TableMetadata) -> EncryptedTableMetadata:

@@ -4,14 +4,13 @@ import java.io.ByteArrayInputStream;
 import java.io.ByteArrayOutputStream;
 import java.io.EOFException;
 import java.io.IOException;
-import java.nio.ByteBuffer;
-import java.nio.ByteOrder;
 import java.util.List;
 import java.util.function.IntFunction;
 import org.apache.hadoop.fs.FSDataInputStream;
 import org.apache.hadoop.fs.FSInputStream;
 import org.apache.hadoop.fs.FileRange;
 import org.apache.hadoop.fs.StreamCapabilities;
+import org.apache.parquet.bytes.BytesUtils;
 import org.apache.parquet.crypto.AesCipher;
 import org.apache.parquet.crypto.AesMode;
 import org.apache.parquet.crypto.FileDecryptionProperties;
@@ -34,7 +33,6 @@ import org.apache.parquet.format.Util;
 public class CheckedStream extends FSInputStream implements StreamCapabilities {
   private static final int TAIL_LENGTH = 8;
   private static final int MAGIC_LENGTH = 4;
-  private static final int MODULE_LENGTH = 4;
   private static final int END_GUESS = 64 * 1024;
   private static final int AAD_FILE_UNIQUE_LENGTH = 8;
   /** Where streams that a thread opens count the bytes of encrypted columns that their readers take: a long[1]. */
@@ -78,10 +76,7 @@ public class CheckedStream extends FSInputStream implements StreamCapabilities {
     if (last[guess - 4] != 'P' || last[guess - 3] != 'A' || last[guess - 2] != 'R' || last[guess - 1] != 'E') {
       throw refusal("does not end as an encrypted Parquet file does");
     }
-    long needed = TAIL_LENGTH;
-    for (int index = 0; index < 4; index++) {
-      needed += (last[guess - TAIL_LENGTH + index] & 0xffL) << (8 * index);
-    }
+    long needed = TAIL_LENGTH + Integer.toUnsignedLong(BytesUtils.readIntLittleEndian(last, guess - TAIL_LENGTH));
     if (needed > Math.min(length - MAGIC_LENGTH, Integer.MAX_VALUE)) {
       throw refusal("says that its footer is longer than it is itself");
     }
@@ -113,7 +108,8 @@ public class CheckedStream extends FSInputStream implements StreamCapabilities {
     }
     byte[] footer = content.readAllBytes();
     // Parquet's decryptors make room for whatever length stands there: for one of changed bytes, memory ends, and with it the whole JVM.
-    if (footer.length < MODULE_LENGTH || ByteBuffer.wrap(footer).order(ByteOrder.LITTLE_ENDIAN).getInt() != footer.length - MODULE_LENGTH) {
+    int lengthField = ModuleCipherFactory.SIZE_LENGTH;
+    if (footer.length < lengthField || BytesUtils.readIntLittleEndian(footer, 0) != footer.length - lengthField) {
       throw refusal("says that its footer has another length than it has");
     }
     checkPages(decrypted(footer, algorithm.getAES_GCM_V1(), keys));
