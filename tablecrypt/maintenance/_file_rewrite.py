@@ -42,7 +42,7 @@ import json
 import logging
 import shutil
 import uuid
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -251,7 +251,7 @@ class FileRewrite:
 
         reported = ReportedFiles(self.names, self.folders)
 
-        def written() -> Iterator[tuple[str, list[EncryptedDataFile]]]:
+        def written() -> Generator[tuple[str, list[EncryptedDataFile]], None, None]:
             for index, each in run_counted(self.runner, self.table, function, works, f"{self.operation}{phase}", self.progress, size_done):
                 old, new = remaining[index], entry_of(remaining[index], each)
                 reported.check(new.file_path, f"the worker that writes {old.file_path} again")
@@ -347,7 +347,7 @@ def new_files(codec: FileEntryCodec, done: FileDone[bytes]) -> list[EncryptedDat
 
 
 def opened(
-    runner: Runner, io: EncryptingFileIO, results: Iterable[tuple[T, Sequence[EncryptedDataFile]]]
+    runner: Runner, io: EncryptingFileIO, results: Generator[tuple[T, Sequence[EncryptedDataFile]], None, None]
 ) -> Iterator[tuple[T, Sequence[EncryptedDataFile]]]:
     """Yield results with the files that workers report, each of which opens at its end by what they say of it.
 
@@ -356,7 +356,7 @@ def opened(
     Raises:
         AuthenticationError: a file does not open with the key that is said of it, or has another length or number of rows.
     """
-    return iter(results) if isinstance(runner, LocalRunner) else passed(results, lambda each: _check_all_open(io, each[1]))
+    return results if isinstance(runner, LocalRunner) else passed(results, lambda each: _check_all_open(io, each[1]))
 
 
 def check_open(io: EncryptingFileIO, files: Iterable[DataFile]) -> None:

@@ -15,7 +15,7 @@ each other's. Nothing of the table itself is changed at any time.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -284,7 +284,7 @@ class _Copying:
             for file in old
         ]
 
-        def written() -> Iterator[tuple[tuple[str, NewDeletes], list[EncryptedDataFile]]]:
+        def written() -> Generator[tuple[tuple[str, NewDeletes], list[EncryptedDataFile]], None, None]:
             for index, each in run_counted(runner, self.table, rewrite_deletes, works, "relocate: delete files", progress):
                 reported.check(each.result.location, f"the worker that rewrites {old[index].location}")
                 new = NewDeletes(each.result, each.key)

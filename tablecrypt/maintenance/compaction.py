@@ -18,7 +18,7 @@ What rewrites groups hands their new files to `add`, and calls `finish` at the e
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, Protocol, cast, runtime_checkable
@@ -299,7 +299,7 @@ class Compaction:
         works = [group_work(codec, group) for group in self.groups]
         done, total = 0, sum(len(group.tasks) for group in self.groups)
 
-        def written() -> Iterator[tuple[FileGroup, list[EncryptedDataFile]]]:
+        def written() -> Generator[tuple[FileGroup, list[EncryptedDataFile]], None, None]:
             for index, each in runner.run(self.table, partial(rewrite_group, facts), works):
                 group, files = self.groups[index], new_files(codec, each)
                 first = group.tasks[0].file.file_path

@@ -18,8 +18,9 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait
+from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from typing import Final, Generic, Protocol, TypeVar
@@ -153,11 +154,12 @@ def completed(pool: Executor, calls: Iterable[Callable[[], T]], limit: int) -> I
         raise failure
 
 
-def passed(results: Iterable[T], check: Callable[[T], object]) -> Iterator[T]:
+def passed(results: Generator[T, None, None], check: Callable[[T], object]) -> Iterator[T]:
     """Yield results in their order, each once it has passed a check; several checks run at a time.
 
     Where one does not pass, or the results end in an error, no other is asked for. Those that had come are yielded first, as `Runner.run`
-    does: what a worker has written is not lost by the check of another's.
+    does: what a worker has written is not lost by the check of another's. Results that are not asked for any more are closed here: the
+    error would keep them, with their threads and Spark jobs, until one of those threads perhaps collects them and waits for itself.
     """
     failures: list[BaseException] = []
     ended: list[Exception] = []
@@ -170,7 +172,7 @@ def passed(results: Iterable[T], check: Callable[[T], object]) -> Iterator[T]:
         else:
             failures.append(failure)
 
-    with ThreadPoolExecutor(_CHECKS_AT_ONCE, thread_name_prefix="tablecrypt-checks") as pool:
+    with ThreadPoolExecutor(_CHECKS_AT_ONCE, thread_name_prefix="tablecrypt-checks") as pool, closing(results):
         try:
             for each in results:
                 checked.append((each, pool.submit(check, each)))

@@ -18,6 +18,7 @@ from tablecrypt.manifests.records import DATA_FILE_POSITIONS
 from tablecrypt.table.file_entries import FileEntryCodec
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt_catalog import EncryptedSqlCatalog
+from tests.support.listeners import threads_at_work
 from tests.support.tables import data_files, data_paths, ids, new_table, rows
 
 Forge = Callable[[str, "Places"], str]
@@ -143,6 +144,19 @@ def test_no_file_takes_the_place_of_others_that_does_not_open_by_what_its_worker
     assert data_paths(fresh) == before
     assert m.reencrypt(fresh).resumed == 0
     assert ids(catalog.load_table("db.t")) == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("operation", BY_OPERATION.values(), ids=BY_OPERATION)
+def test_an_operation_that_refuses_a_file_leaves_no_thread_behind_while_its_error_is_kept(
+    catalog: EncryptedSqlCatalog, operation: Callable[[EncryptedTable, Runner], object]
+) -> None:
+    table = new_table(catalog, appends=[rows(first, 2) for first in range(0, 20, 2)])
+
+    with pytest.raises((AuthenticationError, FormatError)) as kept:
+        operation(table, Misreporting(lambda keys: tuple(map(WRONG["AAD prefix"], keys))))
+
+    assert kept.value.__traceback__ is not None
+    assert threads_at_work() == []
 
 
 @pytest.mark.parametrize("operation", BY_OPERATION.values(), ids=BY_OPERATION)

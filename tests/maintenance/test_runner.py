@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator
 from functools import partial
 from pathlib import Path
 
@@ -106,7 +106,7 @@ def test_a_consumer_that_stops_ends_the_run(table: EncryptedTable, tmp_path: Pat
 
 
 def test_results_that_pass_their_check_come_in_order_and_those_before_an_error_come_first() -> None:
-    def numbers() -> Iterator[int]:
+    def numbers() -> Generator[int, None, None]:
         yield from range(40)
         raise FormatError("no more")
 
@@ -120,7 +120,7 @@ def test_results_that_pass_their_check_come_in_order_and_those_before_an_error_c
 def test_of_results_that_have_come_only_those_that_do_not_pass_are_not_yielded() -> None:
     taken: list[int] = []
 
-    def numbers() -> Iterator[int]:
+    def numbers() -> Generator[int, None, None]:
         for number in range(1000):
             taken.append(number)
             yield number
@@ -137,7 +137,7 @@ def test_of_results_that_have_come_only_those_that_do_not_pass_are_not_yielded()
 def test_a_check_that_fails_after_all_results_came_loses_none_behind_it(ends_in_an_error: bool) -> None:
     all_came = threading.Event()
 
-    def numbers() -> Iterator[int]:
+    def numbers() -> Generator[int, None, None]:
         yield from range(10)
         all_came.set()
         if ends_in_an_error:

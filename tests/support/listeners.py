@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 
 from tablecrypt.maintenance import Progress, ProgressListener
@@ -55,3 +56,8 @@ def stopping_after(steps: int, error: type[BaseException] = KeyboardInterrupt) -
             raise error
 
     return stop
+
+
+def threads_at_work() -> list[str]:
+    """Return the names of threads of this package that have not ended."""
+    return [thread.name for thread in threading.enumerate() if thread.name.startswith("tablecrypt-")]
