@@ -62,7 +62,7 @@ from tablecrypt.printable import bytes_shown, counted, shown
 from tablecrypt.table.datasets.castable import cast_batch
 from tablecrypt.table.file_entries import FileEntryCodec
 from tablecrypt.table.lineage import with_lineage
-from tablecrypt.table.metadata import EncryptedTableMetadata
+from tablecrypt.table.metadata import EncryptedTableMetadata, check_types
 from tablecrypt.table.parquet_options import target_file_size as target_file_size_of
 from tablecrypt.table.parquet_options import with_target_file_size
 from tablecrypt.table.planning import EncryptedFileScanTask, FileCondition, PlanCounts
@@ -280,6 +280,7 @@ class Compaction:
         if branch not in current.metadata.refs:
             return cls(current, branch, None, [])
 
+        check_types(current.metadata, current.metadata.refs[branch].snapshot_id)
         tasks = scan_tasks(current, branch)
         selected = tasks if condition is None else _chosen(tasks, scan_tasks(current, branch, condition))
         snapshot = current.metadata.snapshot_by_name(branch)

@@ -16,7 +16,7 @@ from pyiceberg.table.update import AddSchemaUpdate, RemoveSnapshotRefUpdate, Set
 from pyiceberg.types import LongType, NestedField, StringType
 
 from tablecrypt.errors import ConfigurationError, TamperedFileError
-from tablecrypt.maintenance import relocate, rotate_kek, verify
+from tablecrypt.maintenance import compact, relocate, rotate_kek, verify
 from tests.support.aws import AwsServer
 from tests.support.edited_metadata import edited
 from tests.support.tables import memory_catalog, new_table, unpinned_catalog
@@ -66,6 +66,7 @@ CHANGES: Final[dict[str, Callable[[Table], object]]] = {
     "overwrite": lambda table: table.overwrite(rows(AFTER, "y"), branch="audit"),
     "upsert": lambda table: table.upsert(rows(AFTER, "1", "y"), join_cols=["id"], branch="audit"),
     "append": lambda table: table.append(rows(AFTER, "y"), branch="audit"),
+    "compact": lambda table: compact(table, rewrite_all=True, branch="audit"),
 }
 
 
