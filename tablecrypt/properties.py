@@ -441,7 +441,9 @@ def _check_foreign_name(name: str, value: Any, scope: str, is_foreign_kms: bool)
         return
 
     near = _nearest(meant, scope)
-    if near is None and (is_foreign_kms or not is_ours):
+    # One that comes near to a property of another scope is refused as that property itself would be.
+    is_slip = is_ours or nearest(meant, _own_by_words().values()) is not None
+    if near is None and (is_foreign_kms or not is_slip):
         return
 
     raise ConfigurationError(f"{name} is not a property of a {scope}{_advice(meant, scope, near)}")
@@ -456,8 +458,10 @@ def _spelt(name: str) -> str:
     """A name as it would be registered: in small letters, with hyphens, without the prefix by which Java gives new tables a property."""
     lower = name.strip().lower().replace("_", "-")
     bare = next((lower.removeprefix(each) for each in _DEFAULTS_OF_JAVA if lower.startswith(each)), lower)
+    # As a configuration of Spark has it, or who takes "table" or "options" for a part of the name: options.encryption.key-id.
+    tail = bare[bare.find(".encryption.") + 1 :]
     # PYICEBERG_CATALOG__PROD__ENCRYPTION_REQUIRED, with one underscore where two make a dot, is encryption-required.
-    return _own_by_words().get(_words(bare), bare)
+    return _own_by_words().get(_words(tail)) or _own_by_words().get(_words(bare), bare)
 
 
 def _words(name: str) -> str:

@@ -281,6 +281,23 @@ def check_values(given: Mapping[str, Any], known: Iterable[Property]) -> None:
                 each.check(name, value)
 
 
+def check_spelling(given: Iterable[str], known: Iterable[Property]) -> None:
+    """Refuse names that differ from a known one by case, blanks, or which of dots, hyphens and underscores part its words.
+
+    Raises:
+        ConfigurationError: one does. Who reads the property would pass over it.
+    """
+    by_words = {_words(each.name): each.name for each in known}
+    for name in given:
+        meant = by_words.get(_words(name), name)
+        if meant != name:
+            raise ConfigurationError(f"{name!r} is not read by anybody: write {meant}")
+
+
+def _words(name: str) -> str:
+    return re.sub("[._-]", "-", name.strip().lower())
+
+
 def _shown(value: object) -> str:
     return repr(str(value)[:_MOST_SHOWN])
 

@@ -25,7 +25,7 @@ from pyiceberg.table.update import SetPropertiesUpdate, TableRequirement, TableU
 from pyiceberg.typedef import EMPTY_DICT, Identifier, Properties
 
 from tablecrypt import properties as names
-from tablecrypt.arguments import check_switches, check_text, checked_arguments
+from tablecrypt.arguments import check_text, checked_arguments
 from tablecrypt.errors import ConfigurationError, TablecryptError
 from tablecrypt.files.stores import file_io_for
 from tablecrypt.keys.column_keys import ColumnPolicy
@@ -207,6 +207,7 @@ class EncryptingCatalog(Catalog):
         names.check_own_properties(updates, "namespace")
         return super().update_namespace_properties(namespace, removals, updates)  # type: ignore[safe-super]
 
+    @checked_arguments()
     def load_unencrypted(self, identifier: str | Identifier) -> Table:
         """Load a table for audit or migration: as `load_table`, but also one that has encryption.key-id and is not encrypted."""
         with plain_tables_opened():
@@ -223,6 +224,7 @@ class EncryptingCatalog(Catalog):
         """
         self.purge_files(identifier)
 
+    @checked_arguments()
     def purge_files(
         self,
         identifier: str | Identifier,
@@ -245,7 +247,6 @@ class EncryptingCatalog(Catalog):
             ConfigurationError, SharedFilesError, PurgeIncompleteError, CommitFailedException: as `purge_table`, `delete_below` and
                 `break_shares` considered; ConfigurationError also for a switch that is neither True nor False.
         """
-        check_switches(skip_unreadable=skip_unreadable, break_shares=break_shares)
         name = ".".join(Catalog.identifier_to_tuple(identifier))
         try:
             table = self.load_table(identifier)
@@ -312,6 +313,7 @@ class EncryptingCatalog(Catalog):
         """Where this client's tables are pinned, for people to read; none at all where nothing remembers them."""
         return (*self.OWN_PINS, *self.client_pins.places)
 
+    @checked_arguments()
     def forget_pin(self, identifier: str | Identifier) -> None:
         """Forget what is pinned of an identifier: the next table there is trusted on first use, be it plaintext or encrypted."""
         self.client_pins.forget(identifier)
@@ -533,6 +535,7 @@ class EncryptionMixin(EncryptingCatalog, MetastoreCatalogAdapter):
         pin_check.record_commit(response.metadata, response.metadata_location, moved=moves_of(updates))
         return response
 
+    @checked_arguments()
     def accept_rollback(self, identifier: str | Identifier) -> Table:
         """Load a table that somebody you trust rolled back, and move the pin to it: older metadata is accepted this once.
 

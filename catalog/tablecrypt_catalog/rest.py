@@ -30,7 +30,7 @@ from pyiceberg.typedef import IcebergBaseModel, Identifier, Properties
 
 from tablecrypt import properties as names
 from tablecrypt._parsed_json import ParsedJson, problem_of
-from tablecrypt.arguments import check_switches, interruptible
+from tablecrypt.arguments import check_switches, checked_arguments, interruptible
 from tablecrypt.errors import (
     ConfigurationError,
     FormatError,
@@ -143,6 +143,7 @@ class EncryptedRestCatalog(EncryptingCatalog, RestViews):
         )
         return self._opened(identifier, answer, text, pin_check.verify(seen, proof))
 
+    @checked_arguments()
     def accept_rollback(self, identifier: str | Identifier) -> Table:
         """Load a table that somebody you trust rolled back, and move this client's pin to it. As `EncryptionMixin.accept_rollback`."""
         pin_check = self.client_pins.begin_check(identifier)

@@ -30,6 +30,7 @@ from sqlalchemy.exc import ArgumentError as SQLArgumentError
 from sqlalchemy.exc import DBAPIError, IntegrityError, NoSuchModuleError
 from sqlalchemy.orm import Session
 
+from tablecrypt.arguments import checked_arguments
 from tablecrypt.errors import ConfigurationError, MissingExtraError
 from tablecrypt.files.locations import is_relative, scheme_of
 from tablecrypt.table.metadata import PARSED, EncryptedTableMetadata, MetadataFile, read_metadata_file, write_metadata_file
@@ -153,6 +154,7 @@ class EncryptedSqlCatalog(EncryptionMixin, SqlCatalogAdapter):
             self._adopt(identifier, pin, self._verified(identifier, pin, proven))
         return table_from_metadata(self, loaded, pin_check.verify(seen, proof) or verified)
 
+    @checked_arguments()
     def accept_rollback(self, identifier: str | Identifier) -> Table:
         """Load a table that somebody you trust rolled back, and move the pins in the database and in this client's file to it.
 
@@ -266,6 +268,7 @@ class EncryptedSqlCatalog(EncryptionMixin, SqlCatalogAdapter):
             session.commit()
         self.client_pins.forget(identifier)
 
+    @checked_arguments()
     def forget_pin(self, identifier: str | Identifier) -> None:
         """Forget what is pinned of an identifier, in the database and in this client's pin file."""
         with Session(self.engine) as session:

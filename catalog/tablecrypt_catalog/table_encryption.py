@@ -40,7 +40,7 @@ from tablecrypt.keys.column_keys import ColumnPolicy
 from tablecrypt.keys.manager import EncryptionManager, KeySettings
 from tablecrypt.kms.factory import shared_kms
 from tablecrypt.kms.resilient import AllowedKeys
-from tablecrypt.setting_kinds import check_values
+from tablecrypt.setting_kinds import check_spelling, check_values
 from tablecrypt.table._pyiceberg.transactions import table_identifier
 from tablecrypt.table.foreign_engines import refuse_to_ray
 from tablecrypt.table.metadata import (
@@ -460,6 +460,7 @@ def creation_properties(client_properties: Properties, table_properties: Propert
         )
 
     check_name_mapping(creation)
+    check_spelling(creation, OF_TABLES)
     check_values(creation, OF_TABLES)
     KeySettings.of(creation)
     AllowedKeys.of(client_properties).check((str(creation[names.KEY_ID.name]),), f"the table property {names.KEY_ID.name}")

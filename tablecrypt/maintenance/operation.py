@@ -68,6 +68,8 @@ def checked_filter(table: Table, where: str | BooleanExpression, what: str = "th
         parsed = parse_row_filter(where)
     except ParseBaseException as wrong:
         raise ConfigurationError(f"{what} cannot be parsed: {where!r}; a valid one is: region = 'north' and total > 3") from wrong
+    except ValueError as wrong:
+        raise ConfigurationError(f"{what} cannot be used: {where!r}: {wrong}") from wrong
 
     if not isinstance(parsed, BooleanExpression):
         raise ConfigurationError(f"a filter is text such as \"region = 'north'\", or an expression, and not {described(where)}")

@@ -72,7 +72,7 @@ from tablecrypt.keys.column_keys import COLUMN_PREFIX, ColumnPolicy
 from tablecrypt.keys.key_ring import EncryptedKey, KeyRing, copy_of, entries_with_copies, is_copy, is_gone, is_marked, is_own, mark_of
 from tablecrypt.keys.manager import KeySettings
 from tablecrypt.keys.nested_columns import fields_by_id
-from tablecrypt.setting_kinds import check_values
+from tablecrypt.setting_kinds import check_spelling, check_values
 from tablecrypt.table._pyiceberg.transactions import TableMetadataUpdateContext, apply_table_update
 from tablecrypt.table.metadata import (
     EncryptedSnapshot,
@@ -362,11 +362,13 @@ def check_table_properties(before: Mapping[str, str], after: Mapping[str, object
     Raises:
         KeyIdChangedError: encryption.key-id differs or is gone.
         ConfigurationError: another property of encryption, or the name mapping, cannot be used; what a property of Iceberg
-            is set to here cannot be read.
+            is set to here cannot be read, or its name is misspelt.
     """
     check_properties_keep_key_id(before, after)
     # Only what changes: a value that another engine set wrongly must not block commits about something else.
-    check_values({name: value for name, value in after.items() if before.get(name) != value}, OF_TABLES)
+    changed = {name: value for name, value in after.items() if before.get(name) != value}
+    check_spelling(changed, OF_TABLES)
+    check_values(changed, OF_TABLES)
     KeySettings.of(after)
     check_name_mapping(after)
 

@@ -48,6 +48,8 @@ def files_with_the_canary(folder: Path) -> list[Path]:
         ("encryption.default-key-id", "encryption.default-key-id is a property of a catalog"),
         ("encryption.flavour", "docs/reference/properties.md"),
         ("tablecrypt.key-id", "docs/reference/properties.md"),
+        ("table.encryption.key-id", "write encryption.key-id"),
+        ("spark.sql.catalog.prod.encryption.key_id", "write encryption.key-id"),
     ],
 )
 @pytest.mark.parametrize("in_transaction", [False, True], ids=["table", "transaction"])
@@ -72,6 +74,8 @@ def test_a_misspelt_property_makes_no_table(tmp_path: Path, aws: AwsServer, slip
         ("encryption.pin", "Did you mean encryption.pins"),
         ("encryption.kms_type", "write encryption.kms-type"),
         ("encryption.data-key-length", "is a property of a table"),
+        ("encrytion.key-id", "docs/reference/properties.md"),
+        ("spark.sql.catalog.prod.encryption.required", "write encryption.required"),
     ],
 )
 def test_a_catalog_with_a_misspelt_property_is_not_made(slip: str, advice: str) -> None:

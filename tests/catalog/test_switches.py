@@ -195,7 +195,7 @@ class TestNamespaces:
 
     def test_a_misspelt_default_key_is_not_set(self, tmp_path: Path, aws: AwsServer) -> None:
         catalog = encrypted_sql_catalog(tmp_path, aws)
-        for name in ("encryption.defualt-key-id", "encryption-default-key-id", "encryption.key-id", "kms.endpoint"):
+        for name in ("encryption.defualt-key-id", "encryption-default-key-id", "encryption.key-id", "encrytion.key-id", "kms.endpoint"):
             with pytest.raises(ConfigurationError, match="is not a property of a namespace"):
                 catalog.create_namespace("slip", {name: MASTER_KEY})
             with pytest.raises(ConfigurationError, match="is not a property of a namespace"):
@@ -232,7 +232,7 @@ class TestNamespaces:
 
     def test_other_names_below_a_key_service_are_the_users_own(self, tmp_path: Path, aws: AwsServer) -> None:
         catalog = encrypted_sql_catalog(tmp_path, aws)
-        catalog.create_namespace("hubs", {"vault.layer": "raw", "kms.owner": "us"})
+        catalog.create_namespace("hubs", {"vault.layer": "raw", "kms.owner": "us", "team.encryption.contact": "us", "encrypted": "yes"})
 
         table = catalog.create_table("hubs.t", ROWS.schema)
         table.transaction().set_properties({"vault.loader": "nightly"}).commit_transaction()
@@ -246,6 +246,16 @@ OF_TABLES = ["encryption.column-guard", "gc.enabled", "write.wap.enabled", "writ
 
 class TestTables:
     """Switches of tables."""
+
+    @pytest.mark.parametrize("slip", ["GC.Enabled", "gc_enabled", " gc.enabled", "gc-enabled"])
+    def test_a_name_that_nobody_reads_is_not_set(self, tmp_path: Path, aws: AwsServer, slip: str) -> None:
+        catalog = encrypted_sql_catalog(tmp_path, aws)
+        with pytest.raises(ConfigurationError, match=r"write gc\.enabled"):
+            catalog.create_table("db.t", ROWS.schema, properties={**ENCRYPTED, slip: "false"})
+        table = catalog.create_table("db.t", ROWS.schema, properties={**ENCRYPTED, "write.format": "the user's own"})
+
+        with pytest.raises(ConfigurationError, match=r"write gc\.enabled"), table.transaction() as transaction:
+            transaction.set_properties({slip: "false"})
 
     @pytest.mark.parametrize("name", [*OF_TABLES, "write.parquet.bloom-filter-enabled.column.id"])
     @pytest.mark.parametrize("word", ["flase", "", "y", "none"])

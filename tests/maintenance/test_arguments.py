@@ -45,6 +45,7 @@ def nothing_changes(table: Table) -> Any:
         ("", "cannot be parsed"),
         ("(((", "cannot be parsed"),
         ("id ==== 3", "cannot be parsed"),
+        ("note like '%a'", "LIKE expressions only support"),
         ("nobody = 3", "it has no column"),
         ("id = 'north'", "Could not convert"),
         (EqualTo(term="nobody", value=3), "it has no column"),

@@ -418,6 +418,13 @@ def test_a_table_is_registered_by_the_text_of_a_location(catalog: EncryptedInMem
             catalog.register_table("db.other", wrong)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("wrong", [None, 3, b"db.t", ("db", None)])
+@pytest.mark.parametrize("method", ["forget_pin", "accept_rollback", "load_unencrypted", "purge_files"])
+def test_a_table_is_named_by_text(catalog: EncryptedInMemoryCatalog, method: str, wrong: Any) -> None:
+    with pytest.raises(ConfigurationError, match=r"^identifier (is|holds) .*; it must be .*a name or a list of names$"):
+        getattr(catalog, method)(wrong)
+
+
 def test_what_is_done_with_masks_is_no_option_that_a_scan_leaves_unread(table: EncryptedTable) -> None:
     options = {"encryption.masked-reads": "error"}
     for scan in (lambda: table.scan(options=options), lambda: table.incremental_append_scan(options=options)):
