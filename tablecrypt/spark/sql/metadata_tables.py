@@ -39,7 +39,7 @@ from tablecrypt.files.encrypting_file_io import refuse_restricted
 from tablecrypt.manifests.records import EncryptedDataFile
 from tablecrypt.spark.sql.scans.partition_values import PartitionStruct
 from tablecrypt.table.deletes import DeleteReader
-from tablecrypt.table.metadata import EncryptedTableMetadata
+from tablecrypt.table.metadata import EncryptedTableMetadata, readable_at
 from tablecrypt.table.planning import EncryptedFileScanTask, ScanPlanner, listed_manifests
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import name_of
@@ -95,7 +95,8 @@ def _at(table: EncryptedTable, snapshot_id: int | None) -> EncryptedTable:
     """Return the table as if a snapshot were the current one; one without files counts as none, of which PyIceberg shows no rows."""
     snapshot = table.metadata.snapshot_by_id(snapshot_id) if snapshot_id is not None else None
     current = snapshot_id if snapshot is not None and snapshot.manifests(table.io) else None
-    return _with(table, current_snapshot_id=current)
+    schema_id = readable_at(table.metadata, snapshot_id).current_schema_id
+    return _with(table, current_snapshot_id=current, current_schema_id=schema_id)
 
 
 def _with(table: EncryptedTable, **changes: Any) -> EncryptedTable:

@@ -87,6 +87,18 @@ def test_a_partition_is_one_row_in_whichever_order_its_fields_stood(table: Encry
     assert rows["d2"]["spec_id"] == table.spec().spec_id
 
 
+def test_partitions_have_the_fields_of_every_spec(table: EncryptedTable) -> None:
+    with table.update_spec() as update:
+        update.add_identity("data")
+    rows = metadata_table(encrypted_table(table.refresh()), "partitions", None)
+    assert [(row["partition"], row["spec_id"]) for row in rows.to_pylist()] == [({"data": None}, 0)]
+    table.overwrite(ROWS.slice(1))
+    with table.update_spec() as update:
+        update.add_identity("category")
+    rows = metadata_table(encrypted_table(table.refresh()), "partitions", None)
+    assert [row["partition"] for row in rows.to_pylist()] == [{"data": "d2", "category": None}]
+
+
 def test_fields_of_the_same_name_are_told_apart(table: EncryptedTable) -> None:
     with table.update_spec() as update:
         update.add_field("data", BucketTransform(4), "part")
