@@ -265,6 +265,10 @@ class EncryptedManifestFile(SensitiveRecord, ManifestFile):
         if self._layout is not None:
             self._layout = self._layout.read_with(schema_id)
 
+    def columns_of_another_type(self, schema_id: int) -> frozenset[int]:
+        """Return the field ids of a schema's columns whose bounds and partitions here are not of a type that it could read."""
+        return frozenset() if self._layout is None else self._layout.columns_of_another_type(schema_id)
+
     def read(self, io: EncryptingFileIO) -> DecryptedManifest:
         """Decrypt the manifest, as it is; nothing is inherited.
 

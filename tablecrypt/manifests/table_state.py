@@ -49,7 +49,8 @@ A header's schema is that of its time. Expiry may have removed it from the metad
 knows: then only the types are compared. A header without schema-id, of older Java, is compared like one whose schema was removed.
 
 Iceberg Java's CREATE OR REPLACE TABLE gives a column the field id that one of its name had, whatever its type: so the current schema may
-have a type that no older snapshot can be read with.
+have a type that no older snapshot can be read with. Its rollback makes such a snapshot current all the same, which then nobody can read as
+the table. Where snapshots name both schemas, that is a FormatError: an edit of the metadata looks no different.
 
 Equal headers are compared once: a table of thousands of manifests has a few.
 
@@ -374,20 +375,28 @@ class StatedLayout:
     """The schemas and partition specs of one version of a table's metadata, and which schema rows are read with. Used by many threads."""
 
     def __init__(
-        self, schemas: Iterable[Schema], current_schema_id: int, specs: Iterable[PartitionSpec], table: StatedTable | None = None
+        self,
+        schemas: Iterable[Schema],
+        current_schema_id: int,
+        specs: Iterable[PartitionSpec],
+        table: StatedTable | None = None,
+        named_schemas: Collection[int | None] = (),
     ) -> None:
         """Take what the metadata says.
 
         Args:
             table: what manifest lists are held against. None: nothing.
+            named_schemas: the ids of those that snapshots name.
         """
         self.table = table
+        self._named = named_schemas
         self._schemas = {schema.schema_id: schema for schema in schemas}
         self._read_with = current_schema_id
         self._specs = {spec.spec_id: spec for spec in specs}
         self._agreeing: set[tuple[str | None, ...]] = set()
         self._checked: set[str] = set()
         self._by_schema = {current_schema_id: self}
+        self._of_another_type: dict[int, frozenset[int]] = {}
 
     def read_with(self, schema_id: int | None) -> StatedLayout:
         """Return this layout for manifests whose rows are read with another of its schemas; itself where it has none of that id."""
@@ -397,9 +406,17 @@ class StatedLayout:
         if schema_id not in self._by_schema:
             other = copy(self)
             # What agreed with one schema need not agree with another.
-            other._read_with, other._agreeing, other._checked = schema_id, set(), set()
+            other._read_with, other._agreeing, other._checked, other._of_another_type = schema_id, set(), set(), {}
             self._by_schema.setdefault(schema_id, other)
         return self._by_schema[schema_id]
+
+    def columns_of_another_type(self, schema_id: int) -> frozenset[int]:
+        """Return the field ids of a schema's columns, and of those in them, whose values here are not of a type that it could read."""
+        if schema_id not in self._of_another_type:
+            own, now = self._schemas.get(self._read_with), self._schemas.get(schema_id)
+            others = () if own is None or now is None or own is now else _other_types(own, now)
+            self._of_another_type[schema_id] = frozenset(each.field_id for each in others)
+        return self._of_another_type[schema_id]
 
     def check(self, header: Mapping[str, str], spec_id: int, location: str) -> None:
         """Compare the header of one manifest.
@@ -408,6 +425,10 @@ class StatedLayout:
             header: the metadata of its Avro file.
             spec_id: the partition spec that the authenticated manifest list names for it.
             location: the manifest's.
+
+        Raises:
+            TamperedFileError: they contradict each other.
+            FormatError: the header cannot be read; or the table was replaced, and rolled back to a snapshot of other types.
         """
         key = (header.get("schema"), header.get("schema-id"), header.get("partition-spec"), header.get("partition-spec-id"), str(spec_id))
         # A header is added only when both parts agree, so each manifest that contradicts the metadata raises.
@@ -454,11 +475,18 @@ class StatedLayout:
         if read_with is None or read_with is stated:
             return
 
-        if (other := other_type(written, read_with)) is not None:
-            raise TamperedFileError(
-                location,
-                f"column {other.name} ({other.field_id}) is {other.before} in the manifest, but {other.now} in the table metadata",
+        if (other := other_type(written, read_with)) is None:
+            return
+        if stated is not None and {stated.schema_id, self._read_with} <= set(self._named):
+            raise FormatError(
+                f"{location}: column {other.name} ({other.field_id}) is {other.before} in the manifest, and {other.now} since the table "
+                "was replaced. A rollback to a snapshot from before does not bring back its schema: read that snapshot by its id, or make "
+                "a newer one current"
             )
+
+        raise TamperedFileError(
+            location, f"column {other.name} ({other.field_id}) is {other.before} in the manifest, but {other.now} in the table metadata"
+        )
 
 
 @dataclass(frozen=True)
@@ -473,14 +501,17 @@ class OtherType:
 
 def other_type(before: Schema, now: Schema) -> OtherType | None:
     """Return the first column of another type, with its name of now; None where rows of one schema can be read with the other."""
+    return next(_other_types(before, now), None)
+
+
+def _other_types(before: Schema, now: Schema) -> Iterator[OtherType]:
     types = {field_id: each for field_id, _, each in _named_types(before.as_struct())}
 
     for field_id, name, is_now in _named_types(now.as_struct()):
         # A column that is in one of them alone is new or dropped.
         was = types.get(field_id, is_now)
         if not (_may_become(was, is_now) or _may_become(is_now, was)):
-            return OtherType(field_id, name, was, is_now)
-    return None
+            yield OtherType(field_id, name, was, is_now)
 
 
 def _read(location: str, what: str, read: Callable[[], Any]) -> Any:

@@ -347,7 +347,7 @@ class RedactedInspectTable(InspectAdapter):
         self, snapshot_id: int | None = None, row_filter: str | BooleanExpression = ALWAYS_TRUE, case_sensitive: bool = True
     ) -> pa.Table:
         """Partitions of a snapshot."""
-        return self._shown(super().partitions, snapshot_id, row_filter, case_sensitive)
+        return self._shown(InspectAdapter(self._table).at(snapshot_id).partitions, snapshot_id, row_filter, case_sensitive)
 
     def manifests(self) -> pa.Table:
         """Manifests of the current snapshot."""
@@ -355,23 +355,23 @@ class RedactedInspectTable(InspectAdapter):
 
     def entries(self, snapshot_id: int | None = None) -> pa.Table:
         """Manifest entries of a snapshot."""
-        return _redacted_struct(self._shown(EntriesTable(self.tbl).entries, snapshot_id))
+        return _redacted_struct(self._shown(EntriesTable(self._table).at(snapshot_id).entries, snapshot_id))
 
     def all_entries(self) -> pa.Table:
         """Manifest entries of every snapshot, which PyIceberg does not have."""
-        return _redacted_struct(self._shown(AllEntriesTable(self.tbl).entries))
+        return _redacted_struct(self._shown(AllEntriesTable(self._table).entries))
 
     def files(self, snapshot_id: int | None = None) -> pa.Table:
         """Data and delete files of a snapshot."""
-        return _redacted(self._shown(super().files, snapshot_id))
+        return _redacted(self._shown(InspectAdapter(self._table).at(snapshot_id).files, snapshot_id))
 
     def data_files(self, snapshot_id: int | None = None) -> pa.Table:
         """Data files of a snapshot."""
-        return _redacted(self._shown(super().data_files, snapshot_id))
+        return _redacted(self._shown(InspectAdapter(self._table).at(snapshot_id).data_files, snapshot_id))
 
     def delete_files(self, snapshot_id: int | None = None) -> pa.Table:
         """Delete files of a snapshot."""
-        return _redacted(self._shown(super().delete_files, snapshot_id))
+        return _redacted(self._shown(InspectAdapter(self._table).at(snapshot_id).delete_files, snapshot_id))
 
     def all_manifests(self) -> pa.Table:
         """Manifests of every snapshot."""

@@ -122,3 +122,8 @@ def test_partitions_of_a_masked_column_are_not_told(spark: SparkSession, lake: L
     assert session.sql("SELECT count(*) AS rows FROM restricted.db.by_card GROUP BY card").collect() == [(3,)]
     with pytest.raises(PySparkException, match="reading _partition is not possible"):
         session.sql("SELECT id, _partition FROM restricted.db.by_card").collect()
+    for query in ("SELECT _file FROM restricted.db.by_card", f"SELECT id FROM restricted.db.by_card WHERE _file LIKE '%{CANARY}-a%'"):
+        with pytest.raises(PySparkException, match="reading _file is not possible"):
+            session.sql(query).collect()
+    [read] = session.sql("SELECT DISTINCT input_file_name() LIKE '%card%' FROM restricted.db.by_card").collect()
+    assert tuple(read) == (False,)

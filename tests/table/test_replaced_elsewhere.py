@@ -9,24 +9,37 @@ from typing import Any, Final
 import pyarrow as pa
 import pytest
 from pyiceberg.catalog import Catalog
+from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.table.refs import MAIN_BRANCH
-from pyiceberg.table.update import AddSchemaUpdate, RemoveSnapshotRefUpdate, SetCurrentSchemaUpdate
+from pyiceberg.table.update import AddSchemaUpdate, RemoveSnapshotRefUpdate, SetCurrentSchemaUpdate, SetSnapshotRefUpdate
+from pyiceberg.transforms import BucketTransform, IdentityTransform
 from pyiceberg.types import LongType, NestedField, StringType
 
-from tablecrypt.errors import ConfigurationError, TamperedFileError
+from tablecrypt.errors import ConfigurationError, FormatError, TamperedFileError
 from tablecrypt.maintenance import compact, relocate, rotate_kek, verify
+from tablecrypt.table.table import RedactedInspectTable
 from tests.support.aws import AwsServer
 from tests.support.edited_metadata import edited
-from tests.support.tables import memory_catalog, new_table, unpinned_catalog
+from tests.support.tables import encrypted_table, memory_catalog, new_table, unpinned_catalog
 
 BEFORE = Schema(NestedField(1, "id", LongType()), NestedField(2, "note", StringType()))
 AFTER = Schema(NestedField(1, "id", StringType()), NestedField(2, "note", StringType()), schema_id=1)
 
 
+BY_ID: Final = PartitionSpec(PartitionField(1, 1000, IdentityTransform(), "id"), PartitionField(1, 1001, BucketTransform(1), "bucket"))
+
+
 def rows(schema: Schema, *ids: object) -> pa.Table:
     return pa.table({"id": list(ids), "note": [f"note {each}" for each in ids]}, schema=schema.as_arrow())
+
+
+def replace(table: Table) -> Table:
+    """Give `id` the type of `AFTER`, in a table without rows."""
+    updates = (AddSchemaUpdate(schema_=AFTER), SetCurrentSchemaUpdate(schema_id=-1), RemoveSnapshotRefUpdate(ref_name=MAIN_BRANCH))
+    table.catalog.commit_table(table, (), updates)
+    return table.catalog.load_table(table.name())
 
 
 @pytest.fixture
@@ -39,9 +52,7 @@ def replaced(catalog: Catalog) -> Table:
     table = new_table(catalog, schema=BEFORE, appends=[rows(BEFORE, 1, 2), rows(BEFORE, 30)])
     first = table.metadata.snapshots[0].snapshot_id
     table.manage_snapshots().create_branch(snapshot_id=first, branch_name="audit").commit()
-    updates = (AddSchemaUpdate(schema_=AFTER), SetCurrentSchemaUpdate(schema_id=-1), RemoveSnapshotRefUpdate(ref_name=MAIN_BRANCH))
-    catalog.commit_table(table, (), updates)
-    catalog.load_table("db.t").append(rows(AFTER, "x", "30"))
+    replace(table).append(rows(AFTER, "x", "30"))
     return catalog.load_table("db.t")
 
 
@@ -93,6 +104,55 @@ def test_inspection_verification_and_rotation_take_every_snapshot(replaced: Tabl
     relocate(replaced, f"file://{tmp_path}/copy", register_as="db.copy")
     copy = replaced.catalog.load_table("db.copy")
     assert copy.scan(snapshot_id=of_snapshot(copy, 1)).to_arrow().sort_by("id")["id"].to_pylist() == [1, 2, 30]
+
+
+def bounds(files: pa.Table) -> list[tuple[object, object]]:
+    metrics = [row["readable_metrics"] for row in files.to_pylist()]
+    return sorted(((each["id"]["lower_bound"], each["note"]["lower_bound"]) for each in metrics), key=str)
+
+
+def test_a_snapshots_bounds_and_partitions_are_shown_by_its_own_schema(catalog: Catalog) -> None:
+    table = new_table(catalog, schema=BEFORE, partitioned_by=BY_ID, appends=[rows(BEFORE, 1, 2)])
+    replace(table).append(rows(AFTER, "x"))
+    inspect, first = catalog.load_table("db.t").inspect, table.metadata.snapshots[0].snapshot_id
+
+    for shown in (inspect.files(first), inspect.data_files(first), inspect.entries(first)):
+        assert bounds(shown) == [(1, "note 1"), (2, "note 2")]
+    assert sorted(row["partition"]["id"] for row in inspect.partitions(first).to_pylist()) == [1, 2]
+    assert [row["partition"] for row in inspect.files().to_pylist()] == [{"id": "x", "bucket": 0}]
+    summaries = {row["reference_snapshot_id"]: row["partition_summaries"] for row in inspect.all_manifests().to_pylist()}
+    assert [(each["lower_bound"], each["upper_bound"]) for each in summaries[first]] == [("1", "2"), ("0", "0")]
+
+
+def test_what_all_snapshots_have_is_shown_without_values_of_another_type(catalog: Catalog) -> None:
+    table = new_table(catalog, schema=BEFORE, partitioned_by=BY_ID, appends=[rows(BEFORE, 1, 2)])
+    replace(table).append(rows(AFTER, "x"))
+    inspect = RedactedInspectTable(encrypted_table(catalog.load_table("db.t")))
+    all_files, all_entries = inspect.all_files().to_pylist(), inspect.all_entries().to_pylist()
+
+    for files, shown in ((all_files, inspect.all_files()), ([each["data_file"] for each in all_entries], inspect.all_entries())):
+        assert bounds(shown) == [("x", "note x"), (None, "note 1"), (None, "note 2")]
+        partitions = [tuple(file["partition"].values()) for file in files]
+        assert sorted(partitions, key=str) == [("x", 0), (None, 0), (None, 0)]
+        assert sorted(dict(file["lower_bounds"])[1] for file in files) == [bytes([1, *bytes(7)]), bytes([2, *bytes(7)]), b"x"]
+
+
+def test_a_snapshot_from_before_that_became_current_again_is_not_called_tampered_with(replaced: Table) -> None:
+    """Iceberg Java's rollback lets it become current, and fails when it reads it."""
+    first = of_snapshot(replaced, 0)
+    back = SetSnapshotRefUpdate.model_validate({"ref-name": MAIN_BRANCH, "type": "branch", "snapshot-id": first})
+    replaced.catalog.commit_table(replaced, (), (back,))
+    table = replaced.catalog.load_table("db.t")
+
+    for read in (lambda: table.scan().to_arrow(), table.inspect.files, lambda: table.delete("id = '1'")):
+        with pytest.raises((FormatError, ConfigurationError), match="since the table was replaced"):
+            read()
+    (bad,) = verify(table).bad
+    assert "since the table was replaced" in bad.problems[0].message
+    assert table.scan(snapshot_id=first).to_arrow()["id"].to_pylist() == [1, 2]
+
+    table.manage_snapshots().set_current_snapshot(snapshot_id=of_snapshot(table, 2)).commit()
+    assert table.refresh().scan().count() == 2
 
 
 def _with_another_type(metadata: dict[str, Any]) -> None:

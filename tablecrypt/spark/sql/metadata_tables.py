@@ -31,7 +31,7 @@ import pyarrow as pa
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.manifest import DataFile, DataFileContent
 from pyiceberg.partitioning import PartitionSpec
-from pyiceberg.schema import Schema
+from pyiceberg.schema import Schema, index_by_id
 from pyiceberg.table.metadata import TableMetadata
 
 from tablecrypt.errors import ConfigurationError
@@ -39,7 +39,7 @@ from tablecrypt.files.encrypting_file_io import refuse_restricted
 from tablecrypt.manifests.records import EncryptedDataFile
 from tablecrypt.spark.sql.scans.partition_values import PartitionStruct
 from tablecrypt.table.deletes import DeleteReader
-from tablecrypt.table.metadata import EncryptedTableMetadata
+from tablecrypt.table.metadata import EncryptedTableMetadata, readable_at
 from tablecrypt.table.planning import EncryptedFileScanTask, ScanPlanner, listed_manifests
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import name_of
@@ -95,7 +95,8 @@ def _at(table: EncryptedTable, snapshot_id: int | None) -> EncryptedTable:
     """Return the table as if a snapshot were the current one; one without files counts as none, of which PyIceberg shows no rows."""
     snapshot = table.metadata.snapshot_by_id(snapshot_id) if snapshot_id is not None else None
     current = snapshot_id if snapshot is not None and snapshot.manifests(table.io) else None
-    return _with(table, current_snapshot_id=current)
+    schema_id = readable_at(table.metadata, snapshot_id).current_schema_id
+    return _with(table, current_snapshot_id=current, current_schema_id=schema_id)
 
 
 def _with(table: EncryptedTable, **changes: Any) -> EncryptedTable:
@@ -107,13 +108,24 @@ def _with(table: EncryptedTable, **changes: Any) -> EncryptedTable:
 def _of_all_snapshots(name: str) -> Callable[[EncryptedTable], pa.Table]:
     def rows(table: EncryptedTable) -> pa.Table:
         with_files = [snapshot for snapshot in table.metadata.snapshots if snapshot.manifests(table.io)]
-        return methodcaller(name)(_with(table, snapshots=with_files).inspect)
+        return methodcaller(name)(_with(_of_leaves(table), snapshots=with_files).inspect)
 
     return rows
 
 
 def _inspected(name: str) -> Callable[[EncryptedTable], pa.Table]:
-    return lambda table: methodcaller(name)(table.inspect)
+    return lambda table: methodcaller(name)(_of_leaves(table).inspect)
+
+
+def _of_leaves(table: EncryptedTable) -> EncryptedTable:
+    """Return the table with the columns whose metrics Iceberg shows: those that hold values, by their full names, in their order."""
+    return _with(table, schemas=list(map(_leaves, table.metadata.schemas)))
+
+
+def _leaves(schema: Schema) -> Schema:
+    leaves = (field for field in index_by_id(schema).values() if field.field_type.is_primitive)
+    named = (field.model_copy(update={"name": schema.find_column_name(field.field_id)}) for field in leaves)
+    return Schema(*sorted(named, key=lambda field: field.name), schema_id=schema.schema_id)
 
 
 def _with_last_names(metadata: EncryptedTableMetadata) -> list[PartitionSpec]:

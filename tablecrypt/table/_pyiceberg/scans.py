@@ -4,6 +4,7 @@ IncrementalAppendScan: _validate_and_resolve_snapshots     which appends lie bet
 InspectTable: _get_snapshot, tbl                           which snapshot and which partitions a metadata table is about
 InspectTable: _get_files_schema, _get_files_from_manifest  the columns of files, and the rows of a manifest
 InspectTable: _files, _all_files                           the files of one snapshot, and of all
+InspectTable: _generate_manifests_table                    the manifests of one snapshot
 
 Iceberg's tables of files and entries have columns that PyIceberg's lack, and ours do not, each null where it means nothing:
 
@@ -13,15 +14,18 @@ Iceberg's tables of files and entries have columns that PyIceberg's lack, and ou
 
 Iceberg's entries say besides with which partition spec a file was written: spec_id.
 
+A snapshot's files and entries are shown by the schema that its rows are read with. Those of every snapshot are shown by the current one:
+bounds and partitions of a column that was of another type then are null.
+
 InspectTable.entries takes the sizes of columns for granted, which deletion vectors do not have, nor files of writers without statistics.
 Such an entry is shown with no sizes, as PyIceberg shows the other statistics that are not there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from copy import copy
-from typing import Any, Final, cast
+from typing import Any, Final, Self, cast
 
 import pyarrow as pa
 from pyiceberg.io import FileIO
@@ -32,9 +36,13 @@ from pyiceberg.table import IncrementalAppendScan, Table
 from pyiceberg.table.inspect import InspectTable
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot
+from pyiceberg.transforms import IdentityTransform, TruncateTransform
+from pyiceberg.typedef import Record
 from pyiceberg.types import FixedType, IcebergType, ListType, MapType, StructType, UUIDType
 
+from tablecrypt.manifests.manifest_file import EncryptedManifestFile
 from tablecrypt.manifests.records import DATA_FILE_POSITIONS, EncryptedDataFile
+from tablecrypt.table.metadata import readable_at
 
 __all__ = ["IncrementalAppendScanAdapter"]
 
@@ -64,9 +72,16 @@ class InspectAdapter(InspectTable):
     """
 
     def __init__(self, tbl: Table) -> None:
+        self._table = tbl
         shown = copy(tbl)
         shown.metadata = cast("TableMetadata", _ShownPartitions(tbl.metadata))
         super().__init__(shown)
+
+    def at(self, snapshot_id: int | None) -> Self:
+        """Return what shows a snapshot by the schema that its rows are read with."""
+        table = copy(self._table)
+        table.metadata = readable_at(table.metadata, snapshot_id)
+        return type(self)(table)
 
     def _get_snapshot(self, snapshot_id: int | None = None) -> Any:
         # PyIceberg raises an error for a table to which nothing was written yet.
@@ -82,12 +97,16 @@ class InspectAdapter(InspectTable):
         has_some = any(snapshot.manifests(self.tbl.io) for snapshot in self.tbl.snapshots())
         return super()._all_files(data_file_filter) if has_some else self._get_files_schema().empty_table()
 
+    def _generate_manifests_table(self, snapshot: Snapshot | None, is_all_manifests_table: bool = False) -> pa.Table:
+        shown = self if snapshot is None else self.at(snapshot.snapshot_id)
+        return super(InspectAdapter, shown)._generate_manifests_table(snapshot, is_all_manifests_table)
+
     def _get_files_schema(self) -> pa.Schema:
         *fields, metrics = super()._get_files_schema()
         return pa.schema([*fields, *_OF_VERSION_3, metrics])
 
     def _get_files_from_manifest(self, manifest_list: ManifestFile, data_file_filter: set[DataFileContent] | None = None) -> pa.Table:
-        manifest = _Manifest(manifest_list)
+        manifest = _Manifest(manifest_list, self._table.metadata)
         rows = super()._get_files_from_manifest(cast("ManifestFile", manifest), data_file_filter)
         shown = [file for file in manifest.shown if not data_file_filter or file.content in data_file_filter]
 
@@ -120,14 +139,14 @@ class EntriesTable(InspectAdapter):
         return rows.set_column(at, rows.schema.field(at).with_type(pa.struct(fields)), pa.StructArray.from_arrays(columns, fields=fields))
 
     def _get_snapshot(self, snapshot_id: int | None = None) -> Any:
-        return _Snapshot(super()._get_snapshot(snapshot_id), self._manifests)
+        return _Snapshot(super()._get_snapshot(snapshot_id), self._table.metadata, self._manifests)
 
 
 class AllEntriesTable(EntriesTable):
     """InspectTable whose `entries` are those of every snapshot: of each manifest once, as Iceberg has them."""
 
     def _get_snapshot(self, snapshot_id: int | None = None) -> Any:
-        return _Snapshot(_EverySnapshot(self.tbl.metadata.snapshots), self._manifests)
+        return _Snapshot(_EverySnapshot(self.tbl.metadata.snapshots), self._table.metadata, self._manifests)
 
 
 class _ShownPartitions:
@@ -158,12 +177,12 @@ class _ShownPartitions:
         }
 
     def specs_struct(self, spec_ids: Iterable[int] | None = None) -> StructType:
-        """Return the type of partitions, see `TableMetadata.specs_struct`."""
+        """Return the type of partitions, see `TableMetadata.specs_struct`: of those of every spec, as Iceberg Java has it."""
         shown = [
             PartitionSpec(*(field for field in spec.fields if field.field_id not in self._dropped), spec_id=spec.spec_id)
             for spec in self._metadata.partition_specs
         ]
-        return cast("StructType", _as_bytes(self._metadata.model_copy(update={"partition_specs": shown}).specs_struct(spec_ids)))
+        return cast("StructType", _as_bytes(self._metadata.model_copy(update={"partition_specs": shown}).specs_struct()))
 
     def _renamed(self, field: PartitionField) -> PartitionField:
         if field.field_id not in self._dropped:
@@ -201,27 +220,59 @@ class _EverySnapshot:
 
 
 class _Snapshot:
-    def __init__(self, snapshot: Snapshot | _NoSnapshot | _EverySnapshot, read: list[_Manifest]) -> None:
+    def __init__(self, snapshot: Snapshot | _NoSnapshot | _EverySnapshot, metadata: TableMetadata, read: list[_Manifest]) -> None:
         self._snapshot = snapshot
+        self._metadata = metadata
         self._read = read
 
     def manifests(self, io: FileIO) -> list[_Manifest]:
-        self._read[:] = map(_ManifestOfEntries, self._snapshot.manifests(io))
+        self._read[:] = (_ManifestOfEntries(each, self._metadata) for each in self._snapshot.manifests(io))
         return self._read
 
 
 class _Manifest:
-    """A manifest that knows which files it has shown."""
+    """A manifest that knows which files it has shown, without values that the schema of the metadata cannot read."""
 
-    def __init__(self, manifest: ManifestFile) -> None:
+    def __init__(self, manifest: ManifestFile, metadata: TableMetadata) -> None:
         self._manifest = manifest
         self.partition_spec_id = manifest.partition_spec_id
         self.shown: list[EncryptedDataFile] = []
+        self._unreadable = frozenset[int]()
+        if isinstance(manifest, EncryptedManifestFile):
+            self._unreadable = manifest.columns_of_another_type(metadata.current_schema_id)
+        spec = metadata.specs()[manifest.partition_spec_id] if self._unreadable else PartitionSpec()
+        # What other transforms make is of one type, whatever the column's is.
+        self._hidden_partitions = [
+            position
+            for position, field in enumerate(spec.fields)
+            if field.source_id in self._unreadable and isinstance(field.transform, (IdentityTransform, TruncateTransform))
+        ]
 
     def fetch_manifest_entry(self, io: FileIO, discard_deleted: bool = True) -> Iterator[ManifestEntry]:
         for entry in self._manifest.fetch_manifest_entry(io, discard_deleted):
             self.shown.append(EncryptedDataFile.of(entry.data_file))
-            yield entry
+            yield self._readable(entry) if self._unreadable else entry
+
+    def _readable(self, entry: ManifestEntry) -> ManifestEntry:
+        file = copy(EncryptedDataFile.of(entry.data_file))
+        for name in ("lower_bounds", "upper_bounds"):
+            if (bounds := file[DATA_FILE_POSITIONS[name]]) is not None:
+                file[DATA_FILE_POSITIONS[name]] = _BoundsToShow(bounds, self._unreadable)
+        if self._hidden_partitions:
+            hidden = (None if at in self._hidden_partitions else file.partition[at] for at in range(len(file.partition)))
+            file[DATA_FILE_POSITIONS["partition"]] = Record(*hidden)
+        return _with_file(entry, file)
+
+
+class _BoundsToShow(dict[int, bytes]):
+    """Bounds as a file's entry has them, of which some are not to be decoded: for these, `get` finds none."""
+
+    def __init__(self, bounds: Mapping[int, bytes], unreadable: Collection[int]) -> None:
+        super().__init__(bounds)
+        self._unreadable = unreadable
+
+    def get(self, key: int, default: Any = None) -> Any:
+        return default if key in self._unreadable else super().get(key, default)
 
 
 class _ManifestOfEntries(_Manifest):
@@ -247,6 +298,10 @@ def _with_sizes(entry: ManifestEntry) -> ManifestEntry:
     file = EncryptedDataFile(*values)
     file.spec_id = entry.data_file.spec_id
 
+    return _with_file(entry, file)
+
+
+def _with_file(entry: ManifestEntry, file: EncryptedDataFile) -> ManifestEntry:
     return ManifestEntry.from_args(
         status=entry.status,
         snapshot_id=entry.snapshot_id,

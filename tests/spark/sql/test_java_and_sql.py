@@ -16,6 +16,7 @@ import pytest
 
 import tablecrypt.spark as tcs
 from tablecrypt.errors import TamperedFileError
+from tablecrypt.spark.sql.metadata_tables import NAMES
 from tests.spark.conftest import Lake
 from tests.support.aws import AwsServer
 from tests.support.compare import assert_same_rows
@@ -144,6 +145,16 @@ def test_a_table_that_java_replaced_with_another_type_is_read_at_each_version(
             spark, f"prod.{new_name}", row_filter="id > 6", snapshot_id=before, path=path, catalog_properties=prod.properties
         )
         assert sorted(row["id"] for row in rows.collect()) == [7, 8]
+    for table_name in NAMES:
+        spark.sql(f"SELECT * FROM {name}.{table_name}").collect()
+    bounds: dict[str, list[tuple[object, object]]] = {
+        f"{name}.files VERSION AS OF {before}": [(0, 3), (4, 8)],
+        f"{name}.files": [("x0", "x0"), ("x1", "x2")],
+        f"{name}.all_data_files": [(None, None), (None, None), ("x0", "x0"), ("x1", "x2")],
+    }
+    for query, of_files in bounds.items():
+        found = spark.sql(f"SELECT readable_metrics.id.lower_bound, readable_metrics.id.upper_bound FROM {query}").collect()
+        assert sorted(map(tuple, found), key=str) == sorted(of_files, key=str)
     for branch in (f"{name}.branch_audit", f"{name} VERSION AS OF 'audit'"):
         with pytest.raises(Exception, match=r"column id is long in snapshot \d+, and string since the table was replaced"):
             spark.sql(f"SELECT * FROM {branch}").collect()

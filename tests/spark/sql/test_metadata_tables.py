@@ -87,6 +87,18 @@ def test_a_partition_is_one_row_in_whichever_order_its_fields_stood(table: Encry
     assert rows["d2"]["spec_id"] == table.spec().spec_id
 
 
+def test_partitions_have_the_fields_of_every_spec(table: EncryptedTable) -> None:
+    with table.update_spec() as update:
+        update.add_identity("data")
+    rows = metadata_table(encrypted_table(table.refresh()), "partitions", None)
+    assert [(row["partition"], row["spec_id"]) for row in rows.to_pylist()] == [({"data": None}, 0)]
+    table.overwrite(ROWS.slice(1))
+    with table.update_spec() as update:
+        update.add_identity("category")
+    rows = metadata_table(encrypted_table(table.refresh()), "partitions", None)
+    assert [row["partition"] for row in rows.to_pylist()] == [{"data": "d2", "category": None}]
+
+
 def test_fields_of_the_same_name_are_told_apart(table: EncryptedTable) -> None:
     with table.update_spec() as update:
         update.add_field("data", BucketTransform(4), "part")
@@ -99,6 +111,19 @@ def test_fields_of_the_same_name_are_told_apart(table: EncryptedTable) -> None:
 
     [columns] = {tuple(row) for row in metadata_table(encrypted_table(table.refresh()), "files", None)["partition"].to_pylist()}
     assert columns == ("part_1000", "part")
+
+
+def test_metrics_of_columns_in_columns_have_their_full_names(catalog: Catalog) -> None:
+    """As Iceberg shows them: PyIceberg has those of columns at the top alone."""
+    part = {"b": 1, "a": "x"}
+    rows = pa.table({"part": [part], "id": [7], "list": [[part]], "map": pa.array([[("k", 2)]], pa.map_(pa.string(), pa.int64()))})
+    table = new_table(catalog, "db.nested", rows.schema, appends=[rows])
+
+    for name in ("files", "all_data_files", "entries", "all_entries"):
+        [metrics] = metadata_table(table, name, None)["readable_metrics"].to_pylist()
+        assert list(metrics) == ["id", "list.element.a", "list.element.b", "map.key", "map.value", "part.a", "part.b"]
+        bounds = {column: (each["lower_bound"], each["upper_bound"], each["value_count"]) for column, each in metrics.items()}
+        assert (bounds["id"], bounds["part.a"], bounds["part.b"]) == ((7, 7, 1), ("x", "x", 1), (1, 1, 1))
 
 
 def test_all_entries_are_those_of_each_manifest_once(catalog: Catalog) -> None:

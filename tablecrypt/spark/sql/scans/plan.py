@@ -86,6 +86,7 @@ from tablecrypt.spark.tables import readable_columns
 from tablecrypt.table.deletes import DeleteReader
 from tablecrypt.table.planning import EncryptedFileScanTask, PlanCounts, ScanPlanner
 from tablecrypt.table.protection.visible_columns import ERROR, MASK
+from tablecrypt.table.restrictions.read_restrictions import Restrictions, restrictions_of, sees_masked
 from tablecrypt.table.table import EncryptedTable
 
 READ_OPTIONS: Final = {
@@ -216,6 +217,7 @@ def planned(
             "vectorized": settings.is_vectorized,
             "metrics": planning_metrics(tasks, counts),
             **_columns_of(tasks),
+            "locations": _locations_told(tasks, loaded.located.table, wanted),
             # Where Python reads all files, it applies their deletes, and Spark needs no positions.
             "deletes": [reason is None and bool(task.delete_files) for task in tasks],
             "partitions": _partitions(tasks, loaded.located.table, wanted),
@@ -337,7 +339,6 @@ def _limited(tasks: list[EncryptedFileScanTask], limit: int) -> list[EncryptedFi
 
 def _columns_of(tasks: Sequence[EncryptedFileScanTask]) -> dict[str, list[Any]]:
     return {
-        "locations": [task.file.file_path for task in tasks],
         "paths": [with_scheme(task.file.file_path) for task in tasks],
         "lengths": [task.file.file_size_in_bytes for task in tasks],
         "records": [task.file.record_count for task in tasks],
@@ -345,6 +346,23 @@ def _columns_of(tasks: Sequence[EncryptedFileScanTask]) -> dict[str, list[Any]]:
         "sequences": [task.data_sequence_number for task in tasks],
         "specs": [task.file.spec_id for task in tasks],
     }
+
+
+def _locations_told(tasks: Sequence[EncryptedFileScanTask], table: EncryptedTable, wanted: Mapping[str, Any]) -> list[str]:
+    """Return the locations of files as rows tell them: without folders, where those name true values of a masked column."""
+    locations = [task.file.file_path for task in tasks]
+    restrictions = read_restrictions_of(table.io)
+    if restrictions is None or not _partitions_by_masked(restrictions_of(restrictions), table.metadata):
+        return locations
+
+    if any(field["name"] == FILE_COLUMN for field in wanted["fields"]):
+        refuse_restricted(table.io, f"reading {FILE_COLUMN}")
+    return [location.rpartition("/")[2] for location in locations]
+
+
+def _partitions_by_masked(restrictions: Restrictions, metadata: TableMetadata) -> bool:
+    sources = {field.source_id for spec in metadata.partition_specs for field in spec.fields}
+    return any(sees_masked(restrictions, sources, schema) for schema in metadata.schemas)
 
 
 def _stored_bytes(tasks: Sequence[EncryptedFileScanTask], projected: Schema) -> list[int]:
