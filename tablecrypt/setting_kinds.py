@@ -76,7 +76,9 @@ def whole_number(name: str, value: object, least: int = 0, most: int = _MOST) ->
     text = str(value)
     # int() also takes "+5", " 5", "1_000" and digits of other scripts, which other clients read otherwise.
     if not _WHOLE_NUMBER.fullmatch(text) or not least <= int(text) <= most:
-        range_of = f"of at least {least}" if most == _MOST else f"from {least} to {most}"
+        # Of a number that is too great, "of at least 0" would be no reason.
+        is_too_great = text.isascii() and text.isdigit() and len(text.lstrip("0")) >= len(str(_MOST))
+        range_of = f"from {least} to {most}" if most != _MOST or is_too_great else f"of at least {least}"
         raise ConfigurationError(f"{name} is {_shown(value)}; it must be a whole number {range_of}")
     return int(text)
 

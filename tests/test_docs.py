@@ -73,6 +73,14 @@ def test_pictures_are_there_and_small() -> None:
     assert not [each for each in pictures if not each.is_file() or each.stat().st_size > 150_000]
 
 
+@pytest.mark.parametrize(("folder", "left_out"), [("benchmarks", "_"), ("fuzz", "harness")])
+def test_every_script_of_a_folder_has_a_row_in_its_readme(folder: str, left_out: str) -> None:
+    rows = re.findall(r"^\| `?(\w+\.py)`? \|", (ROOT / folder / "README.md").read_text(encoding="utf-8"), re.MULTILINE)
+    scripts = [path.name for path in (ROOT / folder).glob("*.py") if not path.name.startswith(left_out)]
+
+    assert sorted(rows) == sorted(scripts)
+
+
 def test_the_pages_show_commands() -> None:
     shown = {path.name for path in PAGES if list(command_lines(path.read_text(encoding="utf-8")))}
 

@@ -256,3 +256,9 @@ def test_the_figure_and_the_sentence_of_the_readme_are_those_of_the_kept_ratios(
     picture, _, sentence = done.stdout.rpartition("</svg>\n")
     assert f"{picture}</svg>\n" == (ROOT / "docs" / "images" / "speed.svg").read_text()
     assert f"<!-- speed: begin -->\n{sentence.strip()}\n<!-- speed: end -->" in (ROOT / "README.md").read_text()
+
+
+@pytest.mark.parametrize("page", ["index.md", "faq.md"])
+def test_other_pages_have_the_range_of_the_readme(page: str) -> None:
+    (scans,) = re.findall(r"a full scan takes ([\d.]+ to [\d.]+) times", (ROOT / "README.md").read_text())
+    assert f"a full scan took {scans}" in (ROOT / "docs" / page).read_text()

@@ -6,10 +6,13 @@ from typing import Any
 
 import pytest
 
+from tablecrypt import maintenance
 from tablecrypt.errors import TablecryptError
+from tablecrypt.spark.sql.procedures import PROCEDURES
 from tests.programs.programs import PROGRAMS
 from tests.support import error_reference, programs_page, property_reference
 from tests.support.error_reference import cause_and_cure, public_errors
+from tests.support.pages import DOCS
 from tests.support.property_reference import all_properties
 
 
@@ -26,6 +29,13 @@ def test_every_call_of_a_program_that_does_not_work_says_what_to_do_or_why() -> 
     assert [
         call.code for program in PROGRAMS for call in program.calls if call.outcome != "works" and not (call.says and call.remark)
     ] == []
+
+
+def test_every_operation_that_is_a_procedure_is_on_the_page_of_spark_sql() -> None:
+    page = (DOCS / "spark-sql.md").read_text(encoding="utf-8")
+    operations = PROCEDURES.keys() & set(maintenance.__all__)
+    assert "share" in operations
+    assert {name for name in operations if f"`{name}`" not in page and f"system.{name}(" not in page} == set()
 
 
 @pytest.mark.parametrize("error", public_errors(), ids=lambda error: error.__name__)

@@ -106,6 +106,9 @@ def test_a_number_has_a_least_and_a_greatest_value() -> None:
     assert whole_number("workers", "9", 1, most=9) == 9
     with pytest.raises(ConfigurationError, match="workers is '10'; it must be a whole number from 1 to 9"):
         whole_number("workers", "10", 1, most=9)
+    for above in (2**63, 10**30):
+        with pytest.raises(ConfigurationError, match=f"workers is '{above}'; it must be a whole number from 0 to {2**63 - 1}$"):
+            whole_number("workers", above)
 
 
 def test_a_word_that_comes_near_is_suggested() -> None:

@@ -22,7 +22,8 @@ import click
 from tablecrypt import _magics as magics
 from tablecrypt._parsed_json import ParsedJson, problem_of
 from tablecrypt.cli._framework import FilePath, refuse_blank
-from tablecrypt.errors import ConfigurationError, FormatError
+from tablecrypt.errors import ConfigurationError, FormatError, KeyIdChangedError
+from tablecrypt.printable import shell_word
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -177,4 +178,10 @@ def read_key(keys: EncryptionManager, path: Path) -> StandardKeyMetadata:
     except (KeyError, TypeError, ValueError) as error:
         raise FormatError(f"{path}: is malformed: {problem_of(error)}") from error
 
-    return keys.decrypt_manifest_list_key_metadata(ring.chain(key_id))
+    chain = ring.chain(key_id)
+    if (wrapped_by := chain.kek.encrypted_by_id) != keys.table_key_id:
+        raise KeyIdChangedError(
+            f"{path}: the file's key is wrapped by master key {wrapped_by}, and {keys.table_key_id} was named: write --key-id "
+            f"{shell_word(str(wrapped_by))}, if that is the one you mean"
+        )
+    return keys.decrypt_manifest_list_key_metadata(chain)

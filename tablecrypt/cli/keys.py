@@ -75,9 +75,10 @@ def rotate_kek(run: Run, chosen: Chosen, columns: bool) -> None:
 @command_of("rewrap")
 def rewrap(run: Run, chosen: Chosen, from_key_id: str | None, columns: bool, **options: Any) -> None:
     """Rewrap the KEKs of each table that was chosen, or those of its protected columns."""
-    if columns and from_key_id is not None:
+    if columns and (from_key_id is not None or options["manifests_below"]):
         raise ConfigurationError(
-            "--columns excludes --from-key-id: column KEKs are wrapped again by the master keys that their entries name"
+            "--columns excludes --from-key-id and --manifests-below: column KEKs are wrapped again by the master keys that their entries "
+            "name"
         )
 
     wrap_again = run.prepared("rewrap_column_keks") if columns else run.prepared(from_key_id=from_key_id, **options)

@@ -53,7 +53,16 @@ from tablecrypt.keys.manager import EncryptionManager
 from tablecrypt.kms.client import GeneratedKey, KeyManagementClient
 from tablecrypt.kms.resilient import unwrap_key
 from tablecrypt.maintenance._key_commit import commit_keys
-from tablecrypt.maintenance.operation import Counted, OperationResult, Progress, ProgressListener, check_own_manifests, no_progress, reload
+from tablecrypt.maintenance.operation import (
+    Counted,
+    OperationResult,
+    Progress,
+    ProgressListener,
+    check_manifests_below_count,
+    check_own_manifests,
+    no_progress,
+    reload,
+)
 from tablecrypt.printable import counted, shown
 from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata
 from tablecrypt.table.shares import NamedRecord, named_records, read_record
@@ -245,7 +254,8 @@ def rewrap(
             of its metadata file says that the table lies there.
 
     Raises:
-        ConfigurationError: the table is not encrypted; or a manifest lies outside the folders that this client knows as the table's.
+        ConfigurationError: the table is not encrypted; a manifest lies outside the folders that this client knows as the table's; or there
+            is `manifests_below` and no `from_key_id`.
         AuthenticationError: a KEK does not open the snapshots that name it, or comes from `from_key_id` and is not proven to be this
             table's: a branch or tag that the current snapshot does not descend from needs it.
         TamperedFileError: a manifest list, which is read with `from_key_id`, is not what was written.
@@ -253,6 +263,7 @@ def rewrap(
         AuthenticationError, KeyNotFoundError, KmsError: the KMS cannot or may not open or wrap a KEK; nothing has changed.
         CommitFailedException: others committed too often in the meantime; nothing has changed.
     """
+    check_manifests_below_count(manifests_below, "from_key_id", from_key_id)
     if dry_run:
         loaded = reload(table)
         chains, unneeded = _chains(loaded.metadata)

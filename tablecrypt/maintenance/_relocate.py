@@ -44,7 +44,15 @@ from tablecrypt.maintenance._relocate_metadata import (
     only_snapshots,
 )
 from tablecrypt.maintenance._storage import canonical, write_metadata
-from tablecrypt.maintenance.operation import OperationResult, ProgressListener, check_new_name, check_own_manifests, no_progress, reload
+from tablecrypt.maintenance.operation import (
+    OperationResult,
+    ProgressListener,
+    check_manifests_below_count,
+    check_new_name,
+    check_own_manifests,
+    no_progress,
+    reload,
+)
 from tablecrypt.maintenance.reachable import FileKind, ReachableFile, reachable_files
 from tablecrypt.maintenance.runner import FileWork, Runner, run_counted, runner_or_threads
 from tablecrypt.manifests.manifest_list import read_manifest_list
@@ -135,8 +143,9 @@ def relocate(
 
     Raises:
         ConfigurationError: the table is not encrypted, the new location is inside the table's, holds another table or is in no store that
-            the table's FileIO knows, or no table can be registered under the name; or, under another key, a manifest lies outside the
-            folders that this client knows as the table's, so that the copy's readers might get another table's rows.
+            the table's FileIO knows, or no table can be registered under the name; there is `manifests_below` and no `key_id`; or, under
+            another key, a manifest lies outside the folders that this client knows as the table's, so that the copy's readers might get
+            another table's rows.
         PlaintextRefusedError: a file of the table is plaintext: nothing is copied.
         TamperedFileError: a manifest or delete file does not authenticate, or a data file has not the length that its manifest says.
         KmsError: the KMS refused the table's master key or the copy's.
@@ -151,6 +160,7 @@ def relocate(
     # As an unset variable leaves it: the copy would be under the table's key, which it may have been made to get away from.
     if key_id is not None and not key_id.strip():
         raise ConfigurationError("key_id is blank: name the copy's master key, or leave it out for the table's own")
+    check_manifests_below_count(manifests_below, "key_id", key_id)
     if register_as is not None:
         check_new_name(table.catalog, register_as)
     copying = _Copying(source, copy_location(location), key_id, not current_only)

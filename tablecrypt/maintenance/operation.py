@@ -159,6 +159,15 @@ def check_own_manifests(table: EncryptedTable, manifests: Iterable[str], manifes
             )
 
 
+def check_manifests_below_count(manifests_below: Sequence[str], name: str, key_id: str | None) -> None:
+    """Refuse folders that `check_own_manifests` would not be asked about: `name` is the argument that names another master key."""
+    if manifests_below and key_id is None:
+        raise ConfigurationError(
+            f"manifests_below (--manifests-below) counts only with {name} (--{name.replace('_', '-')}), for keys that another master key "
+            "wraps: leave it out, or name that key"
+        )
+
+
 def check_new_name(catalog: Catalog, name: str) -> None:
     """Refuse a name that no table of the catalog can get: without a namespace, with an empty part, or in one that is not there."""
     namespace = name.rpartition(".")[0]

@@ -139,7 +139,9 @@ def test_a_cut_file_is_refused(stream: Path, keys: tuple[str, ...], tmp_path: Pa
 def test_another_master_key_does_not_open(stream: Path, keys: tuple[str, ...], tmp_path: Path) -> None:
     target = encrypted(stream, keys)
 
-    refused(run("decrypt-file", str(target), str(tmp_path / "back"), *keys[:3], "people"))
+    for arguments in (("decrypt-file", str(target), str(tmp_path / "back")), ("cat", str(target)), ("inspect", str(target))):
+        said = refused(run(*arguments, *keys[:3], "people"))
+        assert f"{target}.key.json: the file's key is wrapped by master key orders, and people was named: write --key-id 'orders'" in said
 
 
 def test_the_key_of_another_file_does_not_open(stream: Path, parquet: Path, keys: tuple[str, ...], tmp_path: Path) -> None:

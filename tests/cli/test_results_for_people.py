@@ -103,7 +103,7 @@ GOLDEN = {
     ],
     "unshare db.people <folder>/share --dry-run": [
         "Would end share <uuid> of db.people; the keys of 2 files that partner opened are known to whoever kept them.",
-        "  to end that  tablecrypt reencrypt db.people --shared-with <uuid> now, before it ends; "
+        "  to end that  tablecrypt --catalog prod reencrypt db.people --shared-with <uuid> now, before it ends; "
         "then expire the snapshots that name the old files, and remove orphans",
         "  files of the table whose keys the partner had:",
         "    <folder>/warehouse/db/people/data/<file>",
@@ -111,7 +111,7 @@ GOLDEN = {
     ],
     "unshare db.people <folder>/share --yes": [
         "Ended share <uuid> of db.people; the keys of 2 files that partner opened are known to whoever kept them.",
-        "  to end that  tablecrypt reencrypt db.people --older-than <time> (in Python, exactly these files: "
+        "  to end that  tablecrypt --catalog prod reencrypt db.people --older-than <time> (in Python, exactly these files: "
         "reencrypt(table, files=unshared.files)); "
         "then expire the snapshots that name the old files, and remove orphans",
         "  files of the table whose keys the partner had:",

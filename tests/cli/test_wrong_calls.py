@@ -193,6 +193,18 @@ CALLS: Final[list[tuple[tuple[str, ...], str]]] = [
     ((*PROD, "inspect", "db.orders", "--key-id", "orders"), "--key-file and --key-id are for files: a table names its own master key"),
     ((*PROD, "cat", "db.orders", "--json", "--format", "csv"), "--json and --format csv exclude each other"),
     ((*PROD, "migrate", "db.orders", "--key-id", "orders", "--set", "nothing", "--yes"), "--set nothing: write name=value"),
+    (
+        (*PROD, "rewrap", "db.orders", "--manifests-below", "{home}/warehouse"),
+        "manifests_below (--manifests-below) counts only with from_key_id (--from-key-id), for keys that another master key wraps",
+    ),
+    (
+        (*PROD, "rewrap", "db.people", "--columns", "--manifests-below", "{home}/warehouse"),
+        "--columns excludes --from-key-id and --manifests-below: column KEKs are wrapped again by the master keys that their",
+    ),
+    (
+        (*PROD, "relocate", "db.orders", "file://{home}/copy", "--manifests-below", "{home}/warehouse"),
+        "manifests_below (--manifests-below) counts only with key_id (--key-id), for keys that another master key wraps",
+    ),
     (("inspect", "./orders.keys", "--key-file", "orders.keys"), "name the master key: --key-id, with --key-file or a key service"),
     (("hadoop-kms-key", "pii", "--roll", "--length", "32", "--key-file", "orc.json"), "--length belongs to a new key: a new version is as"),
     # values that are blank, as those of variables that are not set

@@ -330,7 +330,7 @@ def test_a_table_is_cleaned_ten_times_in_turn(both: Clients) -> None:
 
 def test_a_copy_of_the_table_elsewhere_has_the_copies_of_its_own_entries(both: Clients, tmp_path: Path) -> None:
     table = protected_table(both.payroll, appends=[people(0)], **HASHED)
-    m.relocate(clean(table), f"file://{tmp_path}/moved", register_as="db.moved", manifests_below=[table.location()])
+    m.relocate(clean(table), f"file://{tmp_path}/moved", register_as="db.moved")
     moved = clean(loaded(both.payroll, "db.moved"))
     assert len(copies(moved)) == 6
     assert ssns(moved) == {each: f"ssn-{each}" for each in range(3)}

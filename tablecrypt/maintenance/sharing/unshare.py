@@ -182,7 +182,7 @@ def _listed(table: EncryptedTable, records: Collection[ShareRecord]) -> str:
 
 
 def _advice(table: EncryptedTable, record: ShareRecord, dry_run: bool) -> str:
-    name = name_of(table)
+    command = f"tablecrypt --catalog {shlex.quote(table.catalog.name)} reencrypt {shlex.quote(name_of(table))}"
     if dry_run:
         chosen = f"--shared-with {record.share_uuid} now, before it ends"
     else:
@@ -191,7 +191,7 @@ def _advice(table: EncryptedTable, record: ShareRecord, dry_run: bool) -> str:
         where = f"--where {shell_word(record.row_filter)} " if record.row_filter and "?" not in record.row_filter else ""
         moment = dt.datetime.now(dt.UTC).isoformat(timespec="seconds")
         chosen = f"{where}--older-than {moment} (in Python, exactly these files: reencrypt(table, files=unshared.files))"
-    return f"tablecrypt reencrypt {shlex.quote(name)} {chosen}; then expire the snapshots that name the old files, and remove orphans"
+    return f"{command} {chosen}; then expire the snapshots that name the old files, and remove orphans"
 
 
 def _deleted(result: Unshared, states: States, own: Collection[str]) -> Unshared:
