@@ -27,7 +27,7 @@ from tablecrypt.addresses import leads_to, repeats
 from tablecrypt.arguments import check_text, described
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.iceberg_properties import PYICEBERGS
-from tablecrypt.setting_kinds import Choice, Name, Property, Switch, WholeNumber, nearest
+from tablecrypt.setting_kinds import Choice, Name, Property, Switch, WholeNumber, nearest, words_of
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -436,14 +436,14 @@ def _check_foreign_name(name: str, value: Any, scope: str, is_foreign_kms: bool)
     is_ours = meant.startswith(_OWN_PREFIXES)
     if not is_ours and not _begins_like_ours(re.split("[._-]", meant, maxsplit=1)[0]):
         return
-    if scope != "catalog" and meant.startswith(_SERVICE_PREFIXES) and nearest(meant, _own_by_words().values()) is None:
+    # One that comes near to a property of another scope is refused as that property itself would be.
+    is_slip = nearest(meant, _own_by_words().values()) is not None
+    if scope != "catalog" and meant.startswith(_SERVICE_PREFIXES) and not is_slip:
         # Catalogs alone have key services. vault.layer, on a table of a data vault, is the user's own.
         return
 
     near = _nearest(meant, scope)
-    # One that comes near to a property of another scope is refused as that property itself would be.
-    is_slip = is_ours or nearest(meant, _own_by_words().values()) is not None
-    if near is None and (is_foreign_kms or not is_slip):
+    if near is None and (is_foreign_kms or not (is_ours or is_slip)):
         return
 
     raise ConfigurationError(f"{name} is not a property of a {scope}{_advice(meant, scope, near)}")
@@ -461,16 +461,12 @@ def _spelt(name: str) -> str:
     # As a configuration of Spark has it, or who takes "table" or "options" for a part of the name: options.encryption.key-id.
     tail = bare[bare.find(".encryption.") + 1 :]
     # PYICEBERG_CATALOG__PROD__ENCRYPTION_REQUIRED, with one underscore where two make a dot, is encryption-required.
-    return _own_by_words().get(_words(tail)) or _own_by_words().get(_words(bare), bare)
-
-
-def _words(name: str) -> str:
-    return name.replace(".", "-")
+    return _own_by_words().get(words_of(tail)) or _own_by_words().get(words_of(bare), bare)
 
 
 @cache
 def _own_by_words() -> dict[str, str]:
-    return {_words(each.name): each.name for each in registered() if each.name.startswith(_OWN_PREFIXES)}
+    return {words_of(each.name): each.name for each in registered() if each.name.startswith(_OWN_PREFIXES)}
 
 
 def _nearest(meant: str, scope: str) -> str | None:

@@ -289,15 +289,16 @@ def check_spelling(given: Iterable[str], known: Iterable[Property]) -> None:
     Raises:
         ConfigurationError: one does. Who reads the property would pass over it.
     """
-    by_words = {_words(each.name): each.name for each in known}
+    by_words = {words_of(each.name): each.name for each in known}
     for name in given:
-        meant = by_words.get(_words(name), name)
+        meant = by_words.get(words_of(name), name)
         if meant != name:
             raise ConfigurationError(f"{name!r} is not read by anybody: write {meant}")
 
 
-def _words(name: str) -> str:
-    return re.sub("[._-]", "-", name.strip().lower())
+def words_of(name: str) -> str:
+    """Return a name's words in small letters, whatever parts them: two names with the same words were meant to be one."""
+    return re.sub("[._]", "-", name.strip().lower())
 
 
 def _shown(value: object) -> str:
