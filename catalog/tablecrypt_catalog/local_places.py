@@ -70,6 +70,19 @@ def check_database(properties: Mapping[str, Any]) -> None:
     raise ConfigurationError(f"there is no catalog database at {os.path.abspath(database)}{reason}")
 
 
+def check_folder(properties: Mapping[str, Any]) -> None:
+    """Refuse a SQLite database in a folder that is not there. SQLite makes a database and no folder, and its error names neither.
+
+    Raises:
+        ConfigurationError: the folder is not there.
+    """
+    database = _database(properties)
+    if database is None or os.path.isdir(folder := os.path.dirname(os.path.abspath(database))):
+        return
+    advice = "write the whole path in place of ~, which no uri knows" if "~" in database else "make it, or correct the uri"
+    raise ConfigurationError(f"unable to open database file {os.path.abspath(database)}: there is no folder {folder}: {advice}")
+
+
 def _missing_database(properties: Mapping[str, Any]) -> str | None:
     """Return the path of a SQLite database that is not there; None where it is, or where the catalog has no file."""
     database = _database(properties)

@@ -37,6 +37,7 @@ from tablecrypt.table.metadata import PARSED, EncryptedTableMetadata, MetadataFi
 from tablecrypt_catalog._pyiceberg.metastore import Commit
 from tablecrypt_catalog._pyiceberg.sql import SqlCatalogAdapter
 from tablecrypt_catalog.encrypting_catalog import EncryptionMixin
+from tablecrypt_catalog.local_places import check_folder
 from tablecrypt_catalog.new_table import NewTable
 from tablecrypt_catalog.pins.client import PinCheck
 from tablecrypt_catalog.pins.proven_heads import Proof
@@ -112,6 +113,7 @@ class EncryptedSqlCatalog(EncryptionMixin, SqlCatalogAdapter):
 
     def __init__(self, name: str, **properties: str) -> None:
         uri = str(properties.get(URI, ""))
+        check_folder(properties)
         with _refusals_named(name, uri):
             super().__init__(name, **(properties | ({URI: _with_driver(uri)} if uri else {})))
         create_pins_table(self.engine, allowed=strtobool(str(self.properties.get("init_catalog_tables", "true"))))

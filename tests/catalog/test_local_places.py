@@ -116,6 +116,14 @@ def test_a_database_of_an_absolute_path_that_is_not_there_is_refused_too(home: P
     assert not (home / "typo.db").exists()
 
 
+@pytest.mark.parametrize(
+    ("uri", "advice"), [("sqlite:///nowhere/catalog.db", "make it"), ("sqlite:///~/catalog.db", "write the whole path in place of ~")]
+)
+def test_a_database_in_a_folder_that_is_not_there_is_refused_by_its_path(home: Path, uri: str, advice: str) -> None:
+    with pytest.raises(ConfigurationError, match=rf"{home}/(nowhere|~)/catalog\.db: there is no folder {home}/(nowhere|~): {advice}"):
+        load_catalog("prod", uri=uri)
+
+
 def test_python_makes_a_database_and_says_so_once(home: Path, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, "tablecrypt_catalog"):
         load_catalog("prod")
