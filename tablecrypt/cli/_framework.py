@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -145,6 +146,17 @@ class FilePath(click.Path):
         if not str(value).strip():
             self.fail("it is blank: name a file", param, ctx)
         return super().convert(value, param, ctx)
+
+
+class NumberRange(click.FloatRange):
+    """A number from a range. Click's own takes NaN for one of each range, and a limit of NaN is exceeded by nothing."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Return the number."""
+        number: float = super().convert(value, param, ctx)
+        if math.isnan(number):
+            self.fail(f"{value} is no number", param, ctx)
+        return number
 
 
 def refuse_blank(context: click.Context, parameter: click.Parameter, value: Any) -> Any:

@@ -17,7 +17,7 @@ import click
 
 from tablecrypt._atomic_file import atomic_file
 from tablecrypt.arguments import file_path
-from tablecrypt.cli._framework import DocumentedCommand, FilePath, json_option, refuse_blank
+from tablecrypt.cli._framework import DocumentedCommand, FilePath, NumberRange, json_option, refuse_blank
 from tablecrypt.cli._output import say, show
 from tablecrypt.cli.settings import Settings, pass_settings
 from tablecrypt.errors import ConfigurationError
@@ -50,10 +50,8 @@ _FILE = FilePath(dir_okay=False)
 @click.option("--client-ca", type=_FILE, help="PEM file of the authority whose client certificates prove a user.")
 @click.option("--believe-names", is_flag=True, help="Trust the user name that a client gives, without proof. On loopback addresses only.")
 @click.option("--workers", default=32, show_default=True, type=click.IntRange(1, 1000), help="Requests answered at the same time.")
-@click.option(
-    "--seconds", default=15.0, show_default=True, type=click.FloatRange(0.1, 600), help="Seconds in which a request has to arrive."
-)
-@click.option("--rate", default=200.0, show_default=True, type=click.FloatRange(0.1), help="Requests per second of one user.")
+@click.option("--seconds", default=15.0, show_default=True, type=NumberRange(0.1, 600), help="Seconds in which a request has to arrive.")
+@click.option("--rate", default=200.0, show_default=True, type=NumberRange(0.1), help="Requests per second of one user.")
 @click.option(
     "--burst", default=1000, show_default=True, type=click.IntRange(1), help="Requests that one user may send at once after a pause."
 )

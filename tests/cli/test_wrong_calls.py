@@ -220,6 +220,15 @@ CALLS: Final[list[tuple[tuple[str, ...], str]]] = [
             (("hadoop-kms-key", "pii", "--roll", "--master-key", "", "--key-file", "orc.json"), "--master-key"),
         )
     ),
+    # a limit that nothing exceeds
+    *(
+        (
+            ("hadoop-kms", "--key-file", "orc.json", "--allow-list", "a.toml", option, "nan"),
+            f"Invalid value for '{option}': nan is no number",
+        )
+        for option in ("--rate", "--seconds")
+    ),
+    ((*PROD, "compact", "db.orders", "--delete-ratio", "NaN"), "Invalid value for '--delete-ratio': NaN is no number"),
     # places that are not there
     ((*PROD, "audit", "db.orders", "--html", "nowhere/page.html"), "there is no folder"),
     *(
