@@ -136,7 +136,9 @@ class SharedState:
             AuthenticationError, KmsError: it does not open.
         """
         if self.is_sealed and key_file is None:
-            raise ConfigurationError(f"{self.location} is sealed to a public key: name the file of the private key")
+            raise ConfigurationError(
+                f"{self.location} is sealed to a public key: name the file of the private key (key_file=…, --key-file)"
+            )
         chain = self.metadata.key_ring.chain(self.snapshot.key_id or "")
         if key_file is None:
             list_key = io.manager.decrypt_manifest_list_key_metadata(chain)
