@@ -157,18 +157,23 @@ def _has_no_partitions(columns: pa.Schema) -> bool:
 
 
 def _partitions(table: EncryptedTable) -> pa.Table:
-    """Return a row for each partition. PyIceberg has one for each order in which specs had its fields."""
+    """Return a row for each partition, as Iceberg does: those of specs with as many fields are one where their values are.
+
+    PyIceberg has one for each order in which specs had their fields.
+    """
     rows = table.inspect.partitions()
     if _PARTITION not in rows.column_names:
         return rows
 
     # Partitions stay Arrow's: Python's dates are of the years 1 to 9999.
-    keys = [frozenset(value.items()) if value.is_valid else frozenset() for value in rows.column(_PARTITION)]
+    values = [frozenset(value.items()) if value.is_valid else frozenset() for value in rows.column(_PARTITION)]
     counts = rows.drop_columns(_PARTITION)
-    first: dict[frozenset[tuple[str, Any]], int] = {}
+    shown = {field.field_id for field in PartitionStruct(table.metadata).fields}
+    fields = {spec.spec_id: sum(field.field_id in shown for field in spec.fields) for spec in table.metadata.partition_specs}
+    first: dict[tuple[int, frozenset[tuple[str, Any]]], int] = {}
     found: dict[int, dict[str, Any]] = {}
     for place, row in enumerate(counts.to_pylist()):
-        at = first.setdefault(keys[place], place)
+        at = first.setdefault((fields[row["spec_id"]], values[place]), place)
         found[at] = row if at == place else _together(found[at], row)
 
     joined = pa.Table.from_pylist(list(found.values()), schema=counts.schema)

@@ -99,6 +99,26 @@ def test_partitions_have_the_fields_of_every_spec(table: EncryptedTable) -> None
     assert [row["partition"] for row in rows.to_pylist()] == [{"data": "d2", "category": None}]
 
 
+def test_partitions_of_fewer_fields_are_rows_of_their_own(table: EncryptedTable) -> None:
+    """Of fields that are there: a dropped column's is not, and those of two specs then are one row."""
+    null = pa.table({"id": [3], "category": ["c1"], "data": pa.array([None], pa.string())})
+    for name in ("data", "category"):
+        with table.update_spec() as update:
+            update.add_identity(name)
+        table.append(null)
+
+    def counted() -> list[tuple[object, ...]]:
+        rows = metadata_table(encrypted_table(table.refresh()), "partitions", None).to_pylist()
+        return sorted((row["spec_id"], row["partition"].get("data"), row["record_count"]) for row in rows)
+
+    assert counted() == [(0, None, 2), (1, None, 1), (2, None, 1)]
+    with table.update_spec() as update:
+        update.remove_field("category")
+    with table.update_schema() as schema:
+        schema.delete_column("category")
+    assert counted() == [(0, None, 2), (2, None, 2)]
+
+
 def test_fields_of_the_same_name_are_told_apart(table: EncryptedTable) -> None:
     with table.update_spec() as update:
         update.add_field("data", BucketTransform(4), "part")
