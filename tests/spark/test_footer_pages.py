@@ -48,11 +48,16 @@ def has_version_2(spark: SparkSession, content: bytes) -> bool:
     loader = gateway.jvm.java.lang.Thread.currentThread().getContextClassLoader()
     kinds = gateway.new_array(gateway.jvm.java.lang.Class, 1)
     kinds[0] = gateway.jvm.java.lang.Class.forName("[B")
-    method = loader.loadClass(f"{PACKAGE}.FooterPages").getDeclaredMethod("hasVersion2", kinds)
-    method.setAccessible(True)
+    kind = loader.loadClass(f"{PACKAGE}.FooterPages")
+    read, asked = (
+        kind.getDeclaredMethod("of", kinds),
+        kind.getDeclaredMethod("hasVersion2", gateway.new_array(gateway.jvm.java.lang.Class, 0)),
+    )
     arguments = gateway.new_array(gateway.jvm.java.lang.Object, 1)
     arguments[0] = content
-    return bool(method.invoke(None, arguments))
+    for method in (read, asked):
+        method.setAccessible(True)
+    return bool(asked.invoke(read.invoke(None, arguments), gateway.new_array(gateway.jvm.java.lang.Object, 0)))
 
 
 def test_pages_of_version_2_in_one_column_of_one_row_group_are_found(spark: SparkSession) -> None:

@@ -469,6 +469,68 @@ def test_no_length_of_a_footer_is_believed_that_takes_all_memory(spark: SparkSes
     assert rows.count() == 10
 
 
+@pytest.mark.parametrize("vectored", ["true", "false"])
+def test_no_length_of_a_page_or_an_index_is_believed_that_takes_all_memory(
+    spark: SparkSession, aws: AwsServer, unwatched_warehouse: Path, vectored: str
+) -> None:
+    """Parquet makes room for it before it reads on."""
+    from pyspark.errors import PySparkException
+
+    lake = lake_in(unwatched_warehouse, aws)
+    lake.catalog.create_table("db.modules", pa.schema([("id", pa.int64()), ("note", pa.string())]), properties=KEY)
+    values = spark.range(0, 2000, 1, 1).selectExpr("id", "concat('v', id % 50) AS note")
+    tcs.write_table(values, lake.identifier("db.modules"), path="jvm", catalog_properties=lake.properties)
+    session = spark.newSession()
+    session.conf.set("parquet.hadoop.vectored.io.enabled", vectored)
+    rows = read(session, lake, "db.modules", path="jvm").where("id > 700 AND note > 'u'")
+    [stored] = unwatched_warehouse.rglob("*.parquet")
+    content = stored.read_bytes()
+    end = len(content) - 8 - int.from_bytes(content[-8:-4], "little")
+    refused = set()
+    for at in modules(content, end):
+        for length in (2**31 - 16, 2**32 - 1, 0):
+            stored.write_bytes(content[:at] + length.to_bytes(4, "little") + content[at + 4 :])
+            try:
+                assert rows.count() == 1299
+            except PySparkException as error:
+                assert f"{stored.name}: says that an encrypted module has {length} bytes" in str(error)
+                refused.add(at)
+    assert len(refused) > 6
+    stored.write_bytes(content)
+    assert rows.count() == 1299
+
+
+def modules(content: bytes, end: int) -> Iterator[int]:
+    """Where the encrypted modules of a file begin, up to its file crypto metadata."""
+    at = 4
+    while at < end:
+        yield at
+        at += 4 + int.from_bytes(content[at : at + 4], "little")
+    assert at == end
+
+
+def test_a_file_of_another_length_is_refused_before_its_end_is_read(spark: SparkSession, aws: AwsServer, unwatched_warehouse: Path) -> None:
+    """The end of a longer one could say that nearly all of it is a footer."""
+    from pyspark.errors import PySparkException
+
+    lake = lake_in(unwatched_warehouse, aws)
+    lake.catalog.create_table("db.longer", pa.schema([("id", pa.int64())]), properties=KEY).append(pa.table({"id": range(10)}))
+    rows = read(spark, lake, "db.longer", path="jvm")
+    [stored] = unwatched_warehouse.rglob("*.parquet")
+    content = stored.read_bytes()
+    for length in (1_900_000_000, len(content) + 1, len(content) - 1, 0):
+        with stored.open("r+b") as file:
+            file.truncate(length)
+            if length > len(content):
+                file.seek(-8, io.SEEK_END)
+                file.write((length - 100).to_bytes(4, "little") + b"PARE")
+        with pytest.raises(PySparkException, match=f"{stored.name}: has {length} bytes, but the table's metadata says {len(content)}"):
+            rows.collect()
+
+    stored.write_bytes(content)
+    assert len(rows.collect()) == 10
+
+
 def test_keys_and_the_relation_are_forgotten_with_the_last_plan_or_rdd_of_their_read(spark: SparkSession, valued: Lake) -> None:
     before, relations = held_reads(spark), known_planners(jvm_side(spark))
     derived = read(spark, valued, "db.values", path="jvm").where("id > 3").select("id")

@@ -5,7 +5,7 @@ The files of one read, as they travel from Python to the driver's JVM:
     content = number of files (4) | file | file | ...
     file    = path | key | deletes | task
               path, key, deletes, task: each its length in bytes (4), then the bytes
-    key     = length of the DEK (1) | DEK | AAD prefix
+    key     = length of the DEK (1) | DEK | length of the file (8) | AAD prefix
     deletes = a 32-bit Roaring bitmap of deleted positions, in its portable form; empty for a file without deletes
     task    = what Python needs to read the file (sql/scans/portable.py); empty for a file that Spark's own reader serves
 
@@ -62,10 +62,11 @@ _LENGTH_SIZE: Final = 2
 
 @dataclass(frozen=True)
 class PlannedFile:
-    """One data file: where it is, its key, the positions (from 0, below 2^31) that are deleted from it, and the task
+    """One data file: where it is, its length in bytes, its key, the positions (from 0, below 2^31) that are deleted from it, and the task
     with which Python reads it, if Spark's own reader does not serve it."""
 
     location: str
+    length: int
     key_metadata: StandardKeyMetadata
     deletes: DeletedPositions | None
     task: bytes = b""
@@ -96,7 +97,7 @@ def encrypt_for_driver(content: bytes, name: str, public_key: bytes) -> bytes:
 
 def _encoded_file(file: PlannedFile) -> bytes:
     dek = file.key_metadata.encryption_key.reveal()
-    key = bytes([len(dek)]) + dek + file.key_metadata.aad_prefix
+    key = bytes([len(dek)]) + dek + file.length.to_bytes(8, "big") + file.key_metadata.aad_prefix
     deletes = b"" if file.deletes is None else BitMap(file.deletes).serialize()
     return _sized(file.location.encode()) + _sized(key) + _sized(deletes) + _sized(file.task)
 

@@ -90,7 +90,7 @@ public class CheckedFileSystem extends FileSystem {
 
   public FileStatus getFileStatus(Path path) throws IOException {
     Path stored = stored(path);
-    return new CheckedStatus(stored.getFileSystem(getConf()).getFileStatus(stored), path);
+    return new CheckedStatus(stored.getFileSystem(getConf()).getFileStatus(stored), path, ReadKeys.of(getConf(), stored).length());
   }
 
   /** Without it the store would look the file up once more; with its own status it notices that the file was exchanged. */
@@ -154,12 +154,12 @@ public class CheckedFileSystem extends FileSystem {
     return new UnsupportedOperationException("this file system opens files and does nothing else");
   }
 
-  /** What the store knows of a file, under the name that the file has here. */
+  /** What the store knows of a file, under the name that the file has here, with the length that the table's metadata says. */
   private static class CheckedStatus extends FileStatus {
     final FileStatus stored;
 
-    CheckedStatus(FileStatus stored, Path path) {
-      super(stored.getLen(), false, stored.getReplication(), stored.getBlockSize(), stored.getModificationTime(), path);
+    CheckedStatus(FileStatus stored, Path path, long length) {
+      super(length, false, stored.getReplication(), stored.getBlockSize(), stored.getModificationTime(), path);
       this.stored = stored;
     }
   }

@@ -4,6 +4,8 @@ import java.io.ByteArrayInputStream;
 import java.io.ByteArrayOutputStream;
 import java.io.EOFException;
 import java.io.IOException;
+import java.nio.ByteBuffer;
+import java.util.ArrayList;
 import java.util.List;
 import java.util.function.IntFunction;
 import org.apache.hadoop.fs.FSDataInputStream;
@@ -25,6 +27,7 @@ import org.apache.parquet.format.Util;
  *
  * file = modules of the columns | FileCryptoMetaData, encrypted footer, length (4, LE), "PARE"
  *        from storage             from memory: the very bytes that were checked
+ *        (ModuleLengths)
  *
  * FileCryptoMetaData is plaintext and says by which algorithm pages are encrypted. Parquet believes it; a table's files are AES_GCM_V1 alone.
  * Parquet also believes the levels of data pages of version 2, which it leaves in the clear: who changes them turns values into nulls and
@@ -34,6 +37,8 @@ public class CheckedStream extends FSInputStream implements StreamCapabilities {
   private static final int TAIL_LENGTH = 8;
   private static final int MAGIC_LENGTH = 4;
   private static final int END_GUESS = 64 * 1024;
+  /** A reader takes many times the length of a footer. With one that is longer than this part of all memory it would end, not read. */
+  private static final int PART_OF_MEMORY = 16;
   private static final int AAD_FILE_UNIQUE_LENGTH = 8;
   /** Where streams that a thread opens count the bytes of encrypted columns that their readers take: a long[1]. */
   private static final ThreadLocal COUNT = new ThreadLocal();
@@ -44,17 +49,22 @@ public class CheckedStream extends FSInputStream implements StreamCapabilities {
   private final byte[] end;
   private final long endStart;
   private final long[] count;
+  private final FooterPages pages;
+  private ModuleLengths modules;
   private long position = 0;
 
-  CheckedStream(FSDataInputStream stored, long length, String location, FileDecryptionProperties keys) throws IOException {
+  CheckedStream(FSDataInputStream stored, long length, String location, ReadKeys.OfFile keys) throws IOException {
     this.stored = stored;
     this.length = length;
     this.location = location;
+    if (length != keys.length()) {
+      throw refusal("has " + length + " bytes, but the table's metadata says " + keys.length());
+    }
     end = readEnd();
     endStart = length - end.length;
     long[] given = (long[]) COUNT.get();
     count = given == null ? new long[1] : given;
-    check(keys);
+    pages = checked(keys.properties());
   }
 
   /** Have the streams that this thread opens from now on count what they read; null: nowhere. */
@@ -80,6 +90,9 @@ public class CheckedStream extends FSInputStream implements StreamCapabilities {
     if (needed > Math.min(length - MAGIC_LENGTH, Integer.MAX_VALUE)) {
       throw refusal("says that its footer is longer than it is itself");
     }
+    if (needed > Math.max(guess, Runtime.getRuntime().maxMemory() / PART_OF_MEMORY)) {
+      throw refusal("says that its footer has " + needed + " bytes, more than there is memory for");
+    }
     byte[] whole = new byte[(int) needed];
     int missing = Math.max(0, whole.length - guess);
     if (missing > 0) {
@@ -89,7 +102,7 @@ public class CheckedStream extends FSInputStream implements StreamCapabilities {
     return whole;
   }
 
-  private void check(FileDecryptionProperties keys) throws IOException {
+  private FooterPages checked(FileDecryptionProperties keys) throws IOException {
     ByteArrayInputStream content = new ByteArrayInputStream(end, 0, end.length - TAIL_LENGTH);
     EncryptionAlgorithm algorithm;
     try {
@@ -112,7 +125,7 @@ public class CheckedStream extends FSInputStream implements StreamCapabilities {
     if (footer.length < lengthField || BytesUtils.readIntLittleEndian(footer, 0) != footer.length - lengthField) {
       throw refusal("says that its footer has another length than it has");
     }
-    checkPages(decrypted(footer, algorithm.getAES_GCM_V1(), keys));
+    return checkedPages(decrypted(footer, algorithm.getAES_GCM_V1(), keys));
   }
 
   private static byte[] decrypted(byte[] footer, AesGcmV1 algorithm, FileDecryptionProperties keys) throws IOException {
@@ -127,16 +140,17 @@ public class CheckedStream extends FSInputStream implements StreamCapabilities {
   }
 
   /** Every writer that leaves levels in the clear says of which versions its pages are. Columns under keys of their own are not read here. */
-  private void checkPages(byte[] footer) {
-    boolean hasVersion2;
+  private FooterPages checkedPages(byte[] footer) {
+    FooterPages found;
     try {
-      hasVersion2 = FooterPages.hasVersion2(footer);
+      found = FooterPages.of(footer);
     } catch (RuntimeException malformed) {
       throw refusal("has a malformed footer");
     }
-    if (hasVersion2) {
+    if (found.hasVersion2()) {
       throw refusal("has pages of version 2, whose levels parquet-java leaves in the clear, so nothing authenticates them");
     }
+    return found;
   }
 
   private ParquetCryptoRuntimeException refusal(String what) {
@@ -160,6 +174,7 @@ public class CheckedStream extends FSInputStream implements StreamCapabilities {
         stored.seek(position);
       }
       found = counted(stored.read(buffer, offset, (int) Math.min(wanted, endStart - position)));
+      follow(buffer, offset, found);
     }
     if (found > 0) {
       position += found;
@@ -177,6 +192,14 @@ public class CheckedStream extends FSInputStream implements StreamCapabilities {
     return counted(stored.read(from, buffer, offset, (int) Math.min(wanted, endStart - from)));
   }
 
+  /** Parquet seeks to where a module begins, and reads on from there. */
+  private void follow(byte[] buffer, int offset, int found) {
+    if (modules == null || modules.position() != position) {
+      modules = new ModuleLengths(location, pages, endStart, position);
+    }
+    modules.follow(ByteBuffer.wrap(buffer, offset, Math.max(0, found)));
+  }
+
   private int counted(int found) {
     count[0] += Math.max(0, found);
     return found;
@@ -192,14 +215,22 @@ public class CheckedStream extends FSInputStream implements StreamCapabilities {
   }
 
   public void readVectored(List ranges, IntFunction allocate) throws IOException {
+    // The store may complete what a range of its own gives at any time: these are others.
+    ArrayList ofStore = new ArrayList();
     for (int index = 0; index < ranges.size(); index++) {
       FileRange range = (FileRange) ranges.get(index);
       if (range.getOffset() + range.getLength() > endStart) {
         throw new EOFException(location + ": its columns reach into the footer");
       }
       count[0] += range.getLength();
+      ofStore.add(FileRange.createFileRange(range.getOffset(), range.getLength()));
     }
-    stored.readVectored(ranges, allocate);
+    stored.readVectored(ofStore, allocate);
+    for (int index = 0; index < ranges.size(); index++) {
+      FileRange range = (FileRange) ranges.get(index);
+      ModuleLengths lengths = new ModuleLengths(location, pages, endStart, range.getOffset());
+      range.setData(((FileRange) ofStore.get(index)).getData().thenApply(lengths));
+    }
   }
 
   public int minSeekForVectorReads() {

@@ -43,7 +43,7 @@ public class PlannedFiles {
     return bytes;
   }
 
-  /** The key of a file by Path.toString(): length of the DEK (1), DEK, AAD prefix. Null for a file of another read. */
+  /** The key of a file by Path.toString(): length of the DEK (1), DEK, length of the file (8), AAD prefix. Null for a file of another read. */
   public byte[] key(String path) {
     return (byte[]) keys.get(path);
   }

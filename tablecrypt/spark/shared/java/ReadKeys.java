@@ -1,6 +1,6 @@
 package tablecrypt.jvm;
 
-import java.util.Arrays;
+import java.nio.ByteBuffer;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.Path;
 import org.apache.parquet.crypto.DecryptionPropertiesFactory;
@@ -12,17 +12,42 @@ public class ReadKeys implements DecryptionPropertiesFactory {
   public static final String READ = "tablecrypt.read";
 
   public FileDecryptionProperties getFileDecryptionProperties(Configuration conf, Path path) {
-    return of(conf, CheckedFileSystem.stored(path));
+    return of(conf, CheckedFileSystem.stored(path)).properties();
   }
 
-  /** The key and the AAD prefix of a stored file. */
-  static FileDecryptionProperties of(Configuration conf, Path stored) {
-    byte[] key = DriverClient.key(conf.get(ENDPOINT), conf.get(READ), stored.toString());
-    int keyEnd = 1 + key[0];
-    FileDecryptionProperties.Builder builder = FileDecryptionProperties.builder().withFooterKey(Arrays.copyOfRange(key, 1, keyEnd));
-    if (keyEnd < key.length) {
-      builder = builder.withAADPrefix(Arrays.copyOfRange(key, keyEnd, key.length));
+  /** What opens a stored file. */
+  static OfFile of(Configuration conf, Path stored) {
+    ByteBuffer content = ByteBuffer.wrap(DriverClient.key(conf.get(ENDPOINT), conf.get(READ), stored.toString()));
+    byte[] dek = bytes(content, content.get());
+    long length = content.getLong();
+    return new OfFile(dek, length, bytes(content, content.remaining()));
+  }
+
+  private static byte[] bytes(ByteBuffer content, int count) {
+    byte[] bytes = new byte[count];
+    content.get(bytes);
+    return bytes;
+  }
+
+  /** The key of a file, its length and its AAD prefix. */
+  static class OfFile {
+    private final byte[] dek;
+    private final long length;
+    private final byte[] aadPrefix;
+
+    OfFile(byte[] dek, long length, byte[] aadPrefix) {
+      this.dek = dek;
+      this.length = length;
+      this.aadPrefix = aadPrefix;
     }
-    return builder.build();
+
+    long length() {
+      return length;
+    }
+
+    FileDecryptionProperties properties() {
+      FileDecryptionProperties.Builder builder = FileDecryptionProperties.builder().withFooterKey(dek);
+      return (aadPrefix.length == 0 ? builder : builder.withAADPrefix(aadPrefix)).build();
+    }
   }
 }

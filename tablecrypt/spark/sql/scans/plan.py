@@ -281,7 +281,7 @@ def open_files(planner: Planner, request: OpenFiles) -> Response:
         positions = deletes.deletes_of(task).positions if with_deleted or number not in portable else None
         live = positions if positions is not None and len(positions) else None
         path = with_scheme(task.file.file_path)
-        return PlannedFile(path, key_metadata_of(task.file), live, tasks.get(number, b""))
+        return PlannedFile(path, task.file.file_size_in_bytes, key_metadata_of(task.file), live, tasks.get(number, b""))
 
     # Threads, since each file with deletes takes a request to the store.
     files = list(ExecutorFactory.get_or_create().map(opened, range(len(known.tasks))))
