@@ -244,7 +244,7 @@ def test_an_accepted_sealed_share_moves_under_the_partners_own_key(catalog: Encr
     table.append(team_rows(100))
     result = share(table, to, partner.location, update=True)
 
-    with pytest.raises(ConfigurationError, match="name the file of the private key .key_file=…, --key-file"):
+    with pytest.raises(ConfigurationError, match=r"name the file of the private key .key_file=…, --key-file"):
         accept_update(theirs, result.metadata_location)
     create_key_pair(tmp_path / "other.key")
     with pytest.raises(AuthenticationError):

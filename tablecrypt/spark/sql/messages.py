@@ -9,6 +9,7 @@ out. What is missing, of another kind, or declared by nobody is refused: a jar o
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -26,6 +27,7 @@ _CONTENT: Final = "content"
 OTHER_VERSION: Final = "the jar belongs to another version of tablecrypt"
 
 R = TypeVar("R", bound="Request")
+logger = logging.getLogger(__name__)
 
 
 @dataclass_transform(eq_default=False, frozen_default=True, kw_only_default=True)
@@ -199,10 +201,19 @@ class Response:
         return len(encoded).to_bytes(4, "big") + encoded + self.content
 
 
-def described_error(error: Exception) -> dict[str, object]:
+def framed_response(respond: Callable[[], Response]) -> bytes:
+    """Return a framed response, or that of the error in which it ended: a thread of the JVM waits for one, whatever happens."""
+    try:
+        return respond().framed()
+    except BaseException as error:  # also one that is no Exception, such as a panic in a library's Rust
+        logger.debug("a request failed", exc_info=True)
+        return Response({"error": described_error(error)}).framed()
+
+
+def described_error(error: BaseException) -> dict[str, object]:
     """Return what Java gets of an error: its message, and the names of its class and of those above."""
     kinds = [kind.__name__ for kind in type(error).__mro__ if issubclass(kind, Exception)]
     name = type(error).__name__
     # Texts of other libraries may show a line of a configuration, with the password in it.
-    said = said_of(error) if is_external(error) else str(error)
+    said = said_of(error) if isinstance(error, Exception) and is_external(error) else str(error)
     return {"kinds": kinds, "message": f"{name}: {said.removeprefix(f'{name}: ')}"}

@@ -11,17 +11,17 @@ writes that are open then.
 
 from __future__ import annotations
 
-import logging
 import os
 import struct
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from threading import Lock
 from typing import BinaryIO, Final
 
 from tablecrypt.errors import FormatError
 from tablecrypt.spark.source import loading as sources  # noqa: F401
 from tablecrypt.spark.sql import alterations, catalogs, definitions, loading, namespaces, staging, view_definitions, views  # noqa: F401
-from tablecrypt.spark.sql.messages import OPERATIONS, OTHER_VERSION, Response, SentRequest, described_error
+from tablecrypt.spark.sql.messages import OPERATIONS, OTHER_VERSION, Response, SentRequest, framed_response
 from tablecrypt.spark.sql.planner import Planner
 from tablecrypt.spark.sql.scans import aggregates, conditions, plan, python_reads, whole_partitions  # noqa: F401
 from tablecrypt.spark.sql.streams import requests as streams  # noqa: F401
@@ -32,7 +32,6 @@ _AT_START: Final = frozenset(OPERATIONS)
 _HEAD: Final = struct.Struct(">II")
 _LENGTH: Final = struct.Struct(">I")
 _THREADS: Final = 16
-logger = logging.getLogger(__name__)
 
 
 def main() -> None:
@@ -68,12 +67,7 @@ def serve(requests: BinaryIO, responses: BinaryIO) -> None:
 
 def respond(planner: Planner, content: bytes) -> bytes:
     """Return the response to one request, from the length of the JSON on."""
-    try:
-        response = _responded(planner, content)
-    except Exception as error:
-        logger.debug("a request failed", exc_info=True)
-        response = Response({"error": described_error(error)})
-    return response.framed()
+    return framed_response(partial(_responded, planner, content))
 
 
 def _responded(planner: Planner, content: bytes) -> Response:

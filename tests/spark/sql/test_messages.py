@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, replace
 from pathlib import Path
 from types import UnionType
@@ -17,7 +17,7 @@ from hypothesis.strategies import DataObject, SearchStrategy
 
 import tablecrypt.spark.sql
 from tablecrypt.errors import FormatError
-from tablecrypt.spark.sql.messages import OPERATIONS, PlannerOperation, Request, SentRequest, operation
+from tablecrypt.spark.sql.messages import OPERATIONS, PlannerOperation, Request, Response, SentRequest, framed_response, operation
 from tablecrypt.spark.sql.planner import Planner
 from tests.support.planner_requests import EVERY
 
@@ -173,3 +173,26 @@ def test_java_asks_for_operations_that_there_are_and_knows_all_of_them() -> None
 def test_java_knows_each_field_that_is_declared() -> None:
     declared = {name for each in EVERY for name in Declared.by(each).kinds}
     assert [name for name in sorted(declared) if f'"{name}"' not in JAVA] == []
+
+
+class Panic(BaseException):
+    """As a library in Rust raises it."""
+
+
+def raising(error: BaseException) -> Response:
+    raise error
+
+
+@pytest.mark.parametrize(
+    ("respond", "told"),
+    [
+        (lambda: raising(Panic("index out of bounds")), "Panic: index out of bounds"),
+        (lambda: raising(SystemExit(1)), "SystemExit: 1"),
+        (lambda: Response({"rows": object()}), "TypeError: Object of type object is not JSON serializable"),
+    ],
+    ids=["a panic", "an end of the process", "a response that is no JSON"],
+)
+def test_every_request_gets_a_response_whatever_happens(respond: Callable[[], Response], told: str) -> None:
+    framed = framed_response(respond)
+    length = int.from_bytes(framed[:4], "big")
+    assert json.loads(framed[4 : 4 + length])["error"]["message"] == told

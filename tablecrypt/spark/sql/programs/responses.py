@@ -31,7 +31,7 @@ from tablecrypt.crypto.aes_gcm import NONCE_LENGTH, AesGcm
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.spark.shared.task_keys import encrypt_for_driver
-from tablecrypt.spark.sql.messages import Response, SentRequest, described_error
+from tablecrypt.spark.sql.messages import Response, SentRequest, framed_response
 
 if TYPE_CHECKING:
     from tablecrypt.spark.shared.install import JvmSide
@@ -134,12 +134,9 @@ class _Program:
             responder.hand_on(partial(self._work, request, bytes(asked), responder.respond))
 
     def _work(self, request: Any, asked: bytes, respond: Respond) -> None:
-        try:
-            response = respond(SentRequest.decode(asked, bytes(request.bytes())))
-        except Exception as error:  # noqa: BLE001  whatever it is, also of a location provider that may be anybody's, the statement fails with it
-            response = Response({"error": described_error(error)})
+        response = framed_response(lambda: respond(SentRequest.decode(asked, bytes(request.bytes()))))
         # The id is the AAD: a response to one request cannot be given for another.
-        encrypted = self._cipher.encrypt(secrets.token_bytes(NONCE_LENGTH), response.framed(), request.id().encode())
+        encrypted = self._cipher.encrypt(secrets.token_bytes(NONCE_LENGTH), response, request.id().encode())
         request.respond(encrypted)
 
 
