@@ -380,7 +380,7 @@ class StatedLayout:
         current_schema_id: int,
         specs: Iterable[PartitionSpec],
         table: StatedTable | None = None,
-        named_schemas: Collection[int | None] = (),
+        named_schemas: frozenset[int | None] = frozenset(),
     ) -> None:
         """Take what the metadata says.
 
@@ -477,7 +477,7 @@ class StatedLayout:
 
         if (other := other_type(written, read_with)) is None:
             return
-        if stated is not None and {stated.schema_id, self._read_with} <= set(self._named):
+        if stated is not None and {stated.schema_id, self._read_with} <= self._named:
             raise FormatError(
                 f"{location}: column {other.name} ({other.field_id}) is {other.before} in the manifest, and {other.now} since the table "
                 "was replaced. A rollback to a snapshot from before does not bring back its schema: read that snapshot by its id, or make "

@@ -303,7 +303,7 @@ class EncryptedTableMetadata(TableMetadataV3):
     def stated_layout(self) -> StatedLayout:
         """The schemas and partition specs of this version of the metadata, to hold manifests and their lists against."""
         table = StatedTable(self.table_uuid, self.schemas, self.partition_specs, self.sort_orders)
-        named = {each.schema_id for each in self.snapshots}
+        named = frozenset(each.schema_id for each in self.snapshots)
         return StatedLayout(self.schemas, self.current_schema_id, self.partition_specs, table, named)
 
     def key_id_of(self, snapshot_id: int | None) -> str | None:

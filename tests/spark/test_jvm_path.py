@@ -32,7 +32,7 @@ from tests.support.compare import assert_same_rows
 from tests.support.held_reads import held_reads, is_let_go
 from tests.support.key_search import file_keys, found
 from tests.support.plaintext import CANARY
-from tests.support.tables import new_table
+from tests.support.tables import data_paths, new_table
 from tests.support.vectors import GOLDEN, JAVA, VectorTable, load
 
 if TYPE_CHECKING:
@@ -451,12 +451,17 @@ def test_no_value_of_a_plaintext_byte_changes_rows_of_the_jvm_path(spark: SparkS
     assert refused > len(places)
 
 
+def ten_rows(spark: SparkSession, lake: Lake) -> tuple[DataFrame, Path]:
+    """Rows of a new table as the JVM reads them, and the file that they are in."""
+    table = lake.catalog.create_table("db.ten", pa.schema([("id", pa.int64())]), properties=KEY)
+    table.append(pa.table({"id": range(10)}))
+    [stored] = data_paths(table)
+    return read(spark, lake, "db.ten", path="jvm"), stored
+
+
 def test_no_length_of_a_footer_is_believed_that_takes_all_memory(spark: SparkSession, aws: AwsServer, unwatched_warehouse: Path) -> None:
     """The session would be gone, and with it those of all others in it."""
-    lake = lake_in(unwatched_warehouse, aws)
-    lake.catalog.create_table("db.long", pa.schema([("id", pa.int64())]), properties=KEY).append(pa.table({"id": range(10)}))
-    rows = read(spark, lake, "db.long", path="jvm")
-    [stored] = unwatched_warehouse.rglob("*.parquet")
+    rows, stored = ten_rows(spark, lake_in(unwatched_warehouse, aws))
     content = stored.read_bytes()
     # Behind the file crypto metadata comes the footer, up to the trailer of 8 bytes.
     start = len(content) - 8 - int.from_bytes(content[-8:-4], "little")
@@ -513,10 +518,7 @@ def test_a_file_of_another_length_is_refused_before_its_end_is_read(spark: Spark
     """The end of a longer one could say that nearly all of it is a footer."""
     from pyspark.errors import PySparkException
 
-    lake = lake_in(unwatched_warehouse, aws)
-    lake.catalog.create_table("db.longer", pa.schema([("id", pa.int64())]), properties=KEY).append(pa.table({"id": range(10)}))
-    rows = read(spark, lake, "db.longer", path="jvm")
-    [stored] = unwatched_warehouse.rglob("*.parquet")
+    rows, stored = ten_rows(spark, lake_in(unwatched_warehouse, aws))
     content = stored.read_bytes()
     for length in (1_900_000_000, len(content) + 1, len(content) - 1, 0):
         with stored.open("r+b") as file:

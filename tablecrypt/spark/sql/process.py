@@ -50,7 +50,7 @@ def serve(requests: BinaryIO, responses: BinaryIO) -> None:
     planner, lock = Planner(), Lock()
 
     def work(number: int, content: bytes) -> None:
-        response = respond(planner, content)
+        response = framed_response(partial(_response, planner, content))
         # Frames of several threads must not mix.
         with lock:
             responses.write(_HEAD.pack(_LENGTH.size + len(response), number) + response)
@@ -65,12 +65,8 @@ def serve(requests: BinaryIO, responses: BinaryIO) -> None:
     planner.abandon_writes()
 
 
-def respond(planner: Planner, content: bytes) -> bytes:
-    """Return the response to one request, from the length of the JSON on."""
-    return framed_response(partial(_responded, planner, content))
-
-
-def _responded(planner: Planner, content: bytes) -> Response:
+def _response(planner: Planner, content: bytes) -> Response:
+    """Return the response to one request, which comes from the length of its JSON on."""
     (length,) = _LENGTH.unpack_from(content)
     start = _LENGTH.size
     sent = SentRequest.decode(content[start : start + length], content[start + length :])
