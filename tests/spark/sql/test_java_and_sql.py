@@ -172,7 +172,7 @@ OVERWRITES: Final = {
 
 
 @pytest.mark.parametrize("table", OVERWRITES)
-@pytest.mark.parametrize("before", ["nothing", "rows", "deleted rows"])
+@pytest.mark.parametrize("before", [*(pytest.param(each, marks=pytest.mark.campaign) for each in ("nothing", "rows")), "deleted rows"])
 def test_overwrites_make_the_snapshots_that_icebergs_own_catalog_makes(oracle: JavaOracle, table: str, before: str) -> None:
     layout, statement = OVERWRITES[table]
     made = {}

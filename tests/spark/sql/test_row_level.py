@@ -68,8 +68,15 @@ def sequence_number(table: Table) -> int:
     return head.sequence_number
 
 
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("spec", [PartitionSpec(), BUCKETS], ids=["plain", "bucket"])
+@pytest.mark.parametrize(
+    ("mode", "spec"),
+    [
+        pytest.param(MARK, PartitionSpec(), id="merge-on-read-plain"),
+        pytest.param(COPY, BUCKETS, id="copy-on-write-bucket"),
+        pytest.param(COPY, PartitionSpec(), id="copy-on-write-plain", marks=pytest.mark.campaign),
+        pytest.param(MARK, BUCKETS, id="merge-on-read-bucket", marks=pytest.mark.campaign),
+    ],
+)
 def test_commands_change_exactly_their_rows_and_others_keep_their_identity(
     spark: SparkSession, prod: Lake, new_name: str, mode: str, spec: PartitionSpec
 ) -> None:
