@@ -37,7 +37,7 @@ def main() -> None:
         "spark.sql.warehouse.dir": str(folder / "spark-warehouse"),
         "spark.local.dir": str(folder / "local"),
     }
-    builder: Any = SparkSession.builder.master("local[5]").appName("to be killed")
+    builder: Any = SparkSession.builder.master("local[6]").appName("to be killed")
     for name, value in settings.items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()

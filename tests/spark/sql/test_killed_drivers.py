@@ -1,4 +1,4 @@
-"""A driver that is killed while INSERT, MERGE and CREATE TABLE AS SELECT write: tables hold what was committed, and statements run again.
+"""A driver that is killed while INSERT, MERGE, CREATE and REPLACE TABLE AS SELECT write: tables hold what was committed, and all run again.
 
 The JVM alone is killed, as by a system that is out of memory; or everything at once, as when the machine goes.
 """
@@ -55,7 +55,9 @@ class Tables:
         with self.merged.transaction() as transaction:
             transaction.set_properties(SMALL_FILES)
         self.before = self.merged.metadata_location
-        self.files_before = set(stored(self.merged))
+        self.replaced = create(prod, f"{name}_replaced", SIMPLE)
+        self.replaced.append(pa.table({"id": range(9), "note": ["before"] * 9}, schema=SIMPLE.as_arrow()))
+        self.files_before = {*stored(self.merged), *stored(self.replaced)}
         self._folder = folder
 
     @property
@@ -64,8 +66,9 @@ class Tables:
         return sorted((self.lake.warehouse / "db" / self.made.partition(".")[2] / "data").rglob("*.parquet"))
 
     def written(self) -> list[list[Path]]:
-        """What each of the three statements has written."""
-        return [stored(self.inserted), [path for path in stored(self.merged) if path not in self.files_before], self.made_files]
+        """What each of the four statements has written."""
+        changed = [[path for path in stored(table) if path not in self.files_before] for table in (self.merged, self.replaced)]
+        return [stored(self.inserted), *changed, self.made_files]
 
     def run_and_kill(self, *, everything: bool) -> int:
         """Kill a driver in the middle of its statements. Returns how many batches it said were committed."""
@@ -79,6 +82,7 @@ class Tables:
                 f"INSERT INTO prod.{'.'.join(self.inserted.name())} {ENDLESS}",
                 merge,
                 f"CREATE TABLE prod.{self.made} {properties} AS {ENDLESS}",
+                f"REPLACE TABLE prod.{'.'.join(self.replaced.name())} {properties} AS {ENDLESS}",
             ],
             "batch": f"INSERT INTO prod.{'.'.join(self.counted.name())} SELECT id, '{CANARY}' FROM range({{first}}, {{last}})",
         }
@@ -123,6 +127,7 @@ def test_tables_hold_what_was_committed_and_the_statements_run_again(
     assert tables.inserted.refresh().current_snapshot() is None
     assert tables.merged.refresh().metadata_location == tables.before
     assert ids(tables.merged.refresh()) == list(range(MERGED))
+    assert ids(tables.replaced.refresh()) == list(range(9))
     with pytest.raises(NoSuchTableError):
         prod.catalog.load_table(tables.made)
     counted = ids(tables.counted.refresh())
@@ -138,10 +143,12 @@ def test_tables_hold_what_was_committed_and_the_statements_run_again(
     spark.sql(
         f"CREATE TABLE prod.{tables.made} TBLPROPERTIES ('encryption.key-id' = 'alias/orders') AS SELECT id, 'x' AS note FROM range(7)"
     )
+    spark.sql(f"REPLACE TABLE prod.{'.'.join(tables.replaced.name())} AS SELECT id AS other FROM range(3)")
     made = prod.catalog.load_table(tables.made)
+    assert tables.replaced.refresh().scan().to_arrow().sort_by("other").to_pydict() == {"other": [0, 1, 2]}
     assert ids(tables.inserted.refresh()) == list(range(5)) and ids(made.refresh()) == list(range(7))
     assert ids(tables.merged.refresh()) == [number for number in range(MERGED) if number != 3]
-    for table in (tables.inserted, tables.merged, tables.counted, made):
+    for table in (tables.inserted, tables.merged, tables.replaced, tables.counted, made):
         remove_leftovers(table)
 
 
