@@ -37,7 +37,7 @@ STEPS ?= 2
 # Those whose tests Hypothesis feeds, state machines and tests inside of tests among them.
 PROPERTY_TESTS ?= $(shell grep -rlE '^(from|import) hypothesis' tests --include='test_*.py' | LC_ALL=C sort)
 NIGHTLY_SPARKS ?= 4.0.5 4.1.4 4.2.1 4.3.0
-NIGHTLY_PARTS ?= test-nightly-properties fuzz test-pyiceberg-next $(NIGHTLY_SPARKS:%=test-spark-%) test-all-interpreters test-all-lowest test-packages test-programs test-tools services ray campaign mutation
+NIGHTLY_PARTS ?= test-nightly-properties fuzz test-pyiceberg-next $(NIGHTLY_SPARKS:%=test-spark-%) test-all-interpreters test-all-lowest test-packages test-programs test-tools test-trino services daft ray campaign mutation
 RUNTIME_EXTRAS := aws gcp azure vault lzo spark ray cli report adlfs duckdb gcsfs glue hive pandas polars s3fs sql-postgres testing
 ISSUE_FORMS := $(filter-out %/config.yml,$(wildcard .github/ISSUE_TEMPLATE/*.yml))
 FUZZ_TARGETS := $(filter-out fuzz/harness.py,$(wildcard fuzz/*.py))
@@ -55,14 +55,14 @@ REQUIRE_PYTHON := $(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.e
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-spark test test-tools test-all test-rest test-fast test-changed test-slowest test-nightly nightly-parts test-nightly-properties test-all-interpreters test-all-lowest test-pyiceberg test-pyiceberg-next test-trino services conformance conformance-vectors test-spark spark-venv test-interpreters test-interpreter test-lowest test-packages campaign lint lint-workflows bench bench-growth bench-storage fuzz daft ray mutation docs lock wheel sbom changelog release github-release clean test-programs
+.PHONY: help setup demo demo-spark test test-tools test-all test-rest test-examples test-fast test-changed test-slowest test-nightly nightly-parts test-nightly-properties test-all-interpreters test-all-lowest test-pyiceberg test-pyiceberg-next test-trino services conformance conformance-vectors test-spark spark-venv test-interpreters test-interpreter test-lowest test-packages campaign lint lint-workflows bench bench-growth bench-storage fuzz daft ray mutation docs lock wheel sbom changelog release github-release clean test-programs
 
 help:
 	@echo "make setup      install tablecrypt and all that its tests need into $(VENV)  (PYTHON=$(PYTHON))"
 	@echo "make demo       an encrypted table from creation to scan, and a look at its bytes  (about a minute, in $(DEMO_VENV))"
 	@echo "make demo-spark an encrypted table in Spark SQL, and a pipeline  (needs Java 17 or newer, and 2.2 GB for all that the tests need)"
 	@echo "make test       lint, and the tests that a person waits for  (about ten minutes; those with Java need Java 17 or newer)"
-	@echo "make test-all   make test, and the tests that it leaves: slow ones, all with Java, those in a browser"
+	@echo "make test-all   make test, and the tests that it leaves: slow ones, all with Java, those in a browser, all examples"
 	@echo "make test-trino what Trino reads of these tables, and what it refuses  (needs Java 25 or newer, and Maven)"
 	@echo "make services   tables in stores, catalogs and key services that others wrote  (needs node, npm, Go, Cargo, Maven and Java 21)"
 	@echo "make conformance  what readers that are here make of the conformance kit: docs/conformance.md  (Trino and Iceberg Java take minutes)"
@@ -133,12 +133,16 @@ demo-spark: setup
 test: lint
 	$(PYTEST) --tier first --hypothesis-profile quick --numprocesses $(WORKERS) --dist loadgroup
 
-test-all: test test-rest
+test-all: test test-rest test-examples
 
 # Tests marked java form three groups, each of which runs in one worker: three hold a Spark session at most. They wait for it often, so that
 # two cores serve three workers.
 test-rest: setup
 	$(PYTEST) --tier rest --numprocesses $(WORKERS) --dist loadgroup
+
+# All examples of Hypothesis, of which `make test` tries a fifth. The night tries twenty times as many others.
+test-examples: setup
+	$(PYTEST) --tier examples --numprocesses $(WORKERS) --dist loadgroup
 
 # What the suite and releases are made with: it changes seldom, and `make test-changed` runs it when it does.
 test-tools: setup

@@ -166,8 +166,11 @@ SHORT = ("write-appends-32", "write-identity-partitions-16", "write-merge-on-rea
 @pytest.mark.slow
 @pytest.mark.java
 @pytest.mark.usefixtures("java_runtime")
-def test_iceberg_java_and_tablecrypt_read_what_the_other_writes(cases: list[dict[str, Any]], adapters: Adapters, tmp_path: Path) -> None:
-    chosen, both = named(cases, *SHORT), adapters.those("iceberg-java", "tablecrypt")
+@pytest.mark.parametrize("names", [pytest.param(SHORT[1:3], id="two"), pytest.param(SHORT, id="all", marks=pytest.mark.campaign)])
+def test_iceberg_java_and_tablecrypt_read_what_the_other_writes(
+    cases: list[dict[str, Any]], adapters: Adapters, tmp_path: Path, names: tuple[str, ...]
+) -> None:
+    chosen, both = named(cases, *names), adapters.those("iceberg-java", "tablecrypt")
     for writer in both:
         report = report_of(writer, chosen, tmp_path / writer.hello["name"], both)
 

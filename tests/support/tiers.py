@@ -1,9 +1,10 @@
-"""A pytest plugin: `--tier first` is what `make test` runs, `--tier rest` what is left of `make test-all`.
+"""A pytest plugin: `--tier first` is what `make test` runs, `--tier rest` and `--tier examples` what is left of `make test-all`.
 
-    first   tests without marks, under Hypothesis's profile `quick`, and those with the mark `first`, which share one Spark session
-    rest    tests marked slow, java or browser, and once more, with all their examples, those that `quick` shortened
+    first      tests without marks, under Hypothesis's profile `quick`, and those with the mark `first`, which share one Spark session
+    rest       tests marked slow, java or browser
+    examples   once more, with all their examples, those that `quick` shortened
 
-Neither runs those marked campaign, nightly, releases, services or trino, which have targets of their own. A test belongs to the first tier
+None runs those marked campaign, nightly, releases, services or trino, which have targets of their own. A test belongs to the first tier
 by its time: who writes one that takes more than a few seconds marks it slow, and `make test-slowest` shows where a mark is missing, or not
 earned any more.
 """
@@ -16,6 +17,7 @@ import pytest
 
 FIRST: Final = "first"
 REST: Final = "rest"
+EXAMPLES: Final = "examples"
 LATER_MARKS: Final = ("browser", "java", "slow")
 """Tests with one of these wait for `make test-all`, but for those marked `first`."""
 OWN_TARGETS: Final = ("campaign", "nightly", "releases", "services", "trino")
@@ -28,18 +30,26 @@ def is_in_first_tier(item: pytest.Item) -> bool:
 
 def is_in_rest(item: pytest.Item) -> bool:
     """Whether `make test-rest` runs this test."""
-    return not _has_one(item, OWN_TARGETS) and (not is_in_first_tier(item) or _generates_examples(item))
+    return not _has_one(item, OWN_TARGETS) and not is_in_first_tier(item)
+
+
+def is_in_examples(item: pytest.Item) -> bool:
+    """Whether `make test-examples` runs this test."""
+    return is_in_first_tier(item) and bool(getattr(getattr(item, "obj", None), "is_hypothesis_test", False))
+
+
+_TIERS: Final = {FIRST: is_in_first_tier, REST: is_in_rest, EXAMPLES: is_in_examples}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--tier", choices=(FIRST, REST), help="what `make test` runs, or what is left of `make test-all`")
+    parser.addoption("--tier", choices=tuple(_TIERS), help="what `make test` runs, or what is left of `make test-all`")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     tier = config.getoption("tier")
     if tier is None:
         return
-    wanted = is_in_first_tier if tier == FIRST else is_in_rest
+    wanted = _TIERS[tier]
     left = [item for item in items if not wanted(item)]
     config.hook.pytest_deselected(items=left)
     items[:] = [item for item in items if wanted(item)]
@@ -54,7 +64,3 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 
 def _has_one(item: pytest.Item, marks: tuple[str, ...]) -> bool:
     return any(item.get_closest_marker(mark) for mark in marks)
-
-
-def _generates_examples(item: pytest.Item) -> bool:
-    return bool(getattr(getattr(item, "obj", None), "is_hypothesis_test", False))
