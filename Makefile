@@ -142,7 +142,7 @@ test-rest: setup
 
 # All examples of Hypothesis, of which `make test` tries a fifth. The night tries twenty times as many others.
 test-examples: setup
-	$(PYTEST) --tier examples --numprocesses $(WORKERS) --dist loadgroup
+	$(PYTEST) --tier all-examples --numprocesses $(WORKERS) --dist loadgroup
 
 # What the suite and releases are made with: it changes seldom, and `make test-changed` runs it when it does.
 test-tools: setup

@@ -65,7 +65,7 @@ def _collected(folder: Path, *options: str) -> set[str]:
 
 def test_the_first_tier_leaves_nothing_that_the_others_do_not_run(tmp_path: Path) -> None:
     everything = _collected(tmp_path)
-    first, rest, examples = (_collected(tmp_path, "--tier", tier) for tier in ("first", "rest", "examples"))
+    first, rest, examples = (_collected(tmp_path, "--tier", tier) for tier in ("first", "rest", "all-examples"))
 
     assert first == {"test_chosen", "test_examples", "test_plain"}
     assert rest == {"test_later"}

@@ -1,8 +1,8 @@
-"""A pytest plugin: `--tier first` is what `make test` runs, `--tier rest` and `--tier examples` what is left of `make test-all`.
+"""A pytest plugin: `--tier first` is what `make test` runs, `--tier rest` and `--tier all-examples` what is left of it.
 
-    first      tests without marks, under Hypothesis's profile `quick`, and those with the mark `first`, which share one Spark session
-    rest       tests marked slow, java or browser
-    examples   once more, with all their examples, those that `quick` shortened
+    first          tests without marks, under Hypothesis's profile `quick`, and those with the mark `first`, which share one Spark session
+    rest           tests marked slow, java or browser
+    all-examples   once more, with all their examples, those that `quick` shortened
 
 None runs those marked campaign, nightly, releases, services or trino, which have targets of their own. A test belongs to the first tier
 by its time: who writes one that takes more than a few seconds marks it slow, and `make test-slowest` shows where a mark is missing, or not
@@ -17,7 +17,8 @@ import pytest
 
 FIRST: Final = "first"
 REST: Final = "rest"
-EXAMPLES: Final = "examples"
+ALL_EXAMPLES: Final = "all-examples"
+"""Not `examples`: pytest would take the folder of that name for what it is to run, and load no conftest of tests/."""
 LATER_MARKS: Final = ("browser", "java", "slow")
 """Tests with one of these wait for `make test-all`, but for those marked `first`."""
 OWN_TARGETS: Final = ("campaign", "nightly", "releases", "services", "trino")
@@ -33,12 +34,12 @@ def is_in_rest(item: pytest.Item) -> bool:
     return not _has_one(item, OWN_TARGETS) and not is_in_first_tier(item)
 
 
-def is_in_examples(item: pytest.Item) -> bool:
+def is_in_all_examples(item: pytest.Item) -> bool:
     """Whether `make test-examples` runs this test."""
     return is_in_first_tier(item) and bool(getattr(getattr(item, "obj", None), "is_hypothesis_test", False))
 
 
-_TIERS: Final = {FIRST: is_in_first_tier, REST: is_in_rest, EXAMPLES: is_in_examples}
+_TIERS: Final = {FIRST: is_in_first_tier, REST: is_in_rest, ALL_EXAMPLES: is_in_all_examples}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
