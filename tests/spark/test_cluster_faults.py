@@ -83,8 +83,9 @@ def results(java_runtime: None, often: int, cluster_lake: Lake, tmp_path_factory
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_rows_are_exact_whatever_happened_to_a_task(results: dict[str, Any], often: int, fault: str) -> None:
-    for operation, path in _jobs(often):
-        assert (operation, path, results[f"{operation} {path} {fault}"]) == (operation, path, often)
+    exact = {job: results[f"{' '.join(job)} {fault}"] for job in _jobs(often)}
+
+    assert exact == dict.fromkeys(_jobs(often), often)
 
 
 def test_every_fault_struck(results: dict[str, Any], often: int) -> None:

@@ -1,12 +1,12 @@
-"""A pytest plugin: `--tier first` is what `make test` runs, `--tier rest` and `--tier all-examples` what is left of it.
+"""A pytest plugin: `--tier first` is what `make test` runs, `--tier rest` and `--tier all-examples` what `make test-all` adds.
 
     first          tests without marks, under Hypothesis's profile `quick`, and those with the mark `first`, which share one Spark session
     rest           tests marked slow, java or browser
     all-examples   once more, with all their examples, those that `quick` shortened
 
-None runs those marked campaign, nightly, releases, services or trino, which have targets of their own. A test belongs to the first tier
-by its time: who writes one that takes more than a few seconds marks it slow, and `make test-slowest` shows where a mark is missing, or not
-earned any more.
+None of them runs those marked campaign, nightly, releases, services or trino, which have targets of their own. A test belongs to the first
+tier by its time: who writes one that takes more than a few seconds marks it slow, and `make test-slowest` shows where a mark is missing, or
+not earned any more.
 """
 
 from __future__ import annotations

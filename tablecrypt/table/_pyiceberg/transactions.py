@@ -125,7 +125,7 @@ class ProducerAdapter(_SnapshotProducer[Any]):
             # PyIceberg names the snapshots without that of the first file that it found, so often none.
             found, _, _ = str(error).partition(" for snapshots ")
             advice = "Others changed these files after the table was loaded, and nothing was committed: load it again, and write again"
-            raise ValidationException(f"{found.rstrip('.')}. {advice}") from error
+            raise ValidationException(f"{found.rstrip('.!')}. {advice}") from error
 
     def _validate_concurrency(self) -> None:
         self.check_concurrency()

@@ -8,7 +8,7 @@ import pytest
 
 import tablecrypt.spark as tcs
 from tests.spark.conftest import Lake
-from tests.spark.sql.test_row_level import COPY, MARK, MODES, in_mode
+from tests.spark.sql.test_row_level import COPY, MARK, each_in_one_mode, in_mode
 from tests.spark.sql.test_row_level import plan_of as plan_of_change
 from tests.spark.test_jvm_path import KEY, plan_of
 from tests.support.tables import path_of
@@ -77,15 +77,7 @@ def rows_of(spark: SparkSession, query: str) -> list[tuple[Any, ...]]:
     return sorted((tuple(row) for row in spark.sql(query).collect()), key=str)
 
 
-CHANGES: Final = [
-    # Each command in one of the modes. The campaign has both.
-    pytest.param(kind, mode, id=f"{kind}-{mode}", marks=[] if (number + MODES.index(mode)) % 2 else pytest.mark.campaign)
-    for number, kind in enumerate(COMMANDS)
-    for mode in MODES
-]
-
-
-@pytest.mark.parametrize(("kind", "mode"), CHANGES)
+@pytest.mark.parametrize(("kind", "mode"), each_in_one_mode(COMMANDS))
 def test_a_change_by_a_join_on_partitions_shuffles_no_rows(
     grouped: SparkSession, shuffled: SparkSession, new_name: str, mode: str, kind: str
 ) -> None:
