@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 
     from tests.support.spark_faults import Fault
 
-ROWS_OF_WRITE: Final = 10_000
+ROWS_OF_WRITE: Final = 60_000
+BATCHES_BEFORE: Final = 46
+"""Of the 60 of each of two tasks: a Python worker gathers 10,000 rows, 20 batches, before it writes any, and JVM and pipes hold some."""
 # Text that does not compress, so that the first of a task's files are written before the last of its rows are made.
 NOTE: Final = "concat('{canary}', sha2(concat(id, ' {salt}'), 512), sha2(concat(-id, ' {salt}'), 512))"
 
@@ -85,14 +87,14 @@ class Jobs:
         self._written[table] += ROWS_OF_WRITE
         note = NOTE.format(canary=self._job["canary"], salt=0)
         rows = self._spark.range(first, self._written[table], 1, 2).selectExpr("id", f"{note} AS note")
-        return faulty(rows, fault, self._new_mark(), after=8, written=Path(self._job["warehouse"]))
+        return faulty(rows, fault, self._new_mark(), after=BATCHES_BEFORE, written=Path(self._job["warehouse"]))
 
     def _new_mark(self) -> Path:
         return self._marks / str(next(self._numbers))
 
     def strikes(self) -> int:
         """How many faults there have been."""
-        return len(list(self._marks.iterdir()))
+        return len(list(self._marks.glob("*.struck")))
 
     def _is_exact(self, table: str) -> bool:
         from pyiceberg.catalog import load_catalog

@@ -4,7 +4,8 @@
     kill    the executor dies with all its Python workers, as a machine does
     slow    the task stays where it is until Spark, which has the answer of a speculative copy, ends it
 
-Each leaves an empty file, so that a test can count them.
+Each leaves an empty file as it strikes, so that a test can count them. Other attempts of the task wait for that file: a copy that overtook
+the first attempt would have Spark end it before anything went wrong.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import pandas as pd
 import pyarrow as pa
 
 from tests.support.processes import parent_of, with_descendants
+from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -36,7 +38,7 @@ def faulty(rows: DataFrame, fault: Fault, mark: Path, after: int, written: Path 
     Args:
         rows: of two partitions or more.
         fault: what goes wrong.
-        mark: the file to leave; whoever makes it is struck.
+        mark: a file; whoever makes it is struck, and then makes the one that `struck` names.
         after: how many batches the task lets through before.
         written: a folder below which the task must have written a whole data file before.
     """
@@ -70,10 +72,14 @@ def _strike_once(fault: Fault, mark: Path, written: Path | None) -> None:
 
     context = TaskContext.get()
     assert context is not None
-    if context.partitionId() != _PARTITION or not _is_made(mark):
+    if context.partitionId() != _PARTITION:
+        return
+    if not _is_made(mark):
+        wait_until(struck(mark).exists, f"no attempt was struck for {mark}", PATIENCE)
         return
     if written is not None:
         wait_for_file(written, f"{_PARTITION:05d}-{context.taskAttemptId()}-*.parquet")
+    struck(mark).touch()
     strike(fault)
 
 
@@ -98,13 +104,14 @@ def kill_executor() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+def struck(mark: Path) -> Path:
+    """The file that is there once the fault has struck."""
+    return mark.with_suffix(".struck")
+
+
 def wait_for_file(folder: Path, pattern: str) -> None:
     """Wait until a whole file of this name is there."""
-    deadline = time.monotonic() + PATIENCE
-    while not any(_is_whole(path) for path in folder.rglob(pattern)):
-        if time.monotonic() > deadline:
-            raise RuntimeError(f"no {pattern} came to be in {folder}")
-        time.sleep(0.02)
+    wait_until(lambda: any(_is_whole(path) for path in folder.rglob(pattern)), f"no {pattern} came to be in {folder}", PATIENCE)
 
 
 def _is_made(mark: Path) -> bool:
@@ -117,5 +124,5 @@ def _is_made(mark: Path) -> bool:
 
 
 def _is_whole(path: Path) -> bool:
-    """Whether it ends as an encrypted Parquet file does."""
-    return path.read_bytes()[-4:] == b"PARE"
+    """Whether it ends as an encrypted Parquet file does, all of which begin with the same four bytes."""
+    return path.read_bytes()[4:].endswith(b"PARE")

@@ -22,11 +22,12 @@ from pyiceberg.table import Table
 from tablecrypt.maintenance import remove_orphan_files, verify
 from tests.spark.conftest import Lake
 from tests.spark.sql.test_write import SIMPLE, create, files, stored
-from tests.spark.sql.test_write_failures import SMALL_FILES, wait_until
+from tests.spark.sql.test_write_failures import SMALL_FILES
 from tests.support.endless_sql_driver import ROWS_OF_BATCH
 from tests.support.plaintext import CANARY
 from tests.support.processes import command_line, with_descendants
 from tests.support.tables import ids
+from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

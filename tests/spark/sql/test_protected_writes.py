@@ -31,13 +31,13 @@ from tablecrypt.table.protection.writing import StaleWriteError
 from tablecrypt.table.table import EncryptedTable
 from tests.spark.conftest import Lake
 from tests.spark.sql.test_plan import Asked
-from tests.spark.sql.test_write_failures import wait_until
 from tests.spark.test_jvm_written_files import encrypted, sized
 from tests.support.aws import AwsServer
 from tests.support.plaintext import CANARY
 from tests.support.planner_requests import respond
 from tests.support.protected_tables import counted_columns, opened_by_table_key
 from tests.support.tables import metadata_of
+from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import threading
-import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
@@ -21,6 +20,7 @@ from tests.spark.test_failing_tasks import failing
 from tests.support.plaintext import CANARY
 from tests.support.processes import command_line
 from tests.support.tables import ids
+from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -74,13 +74,6 @@ def in_background(work: Callable[[], None]) -> tuple[threading.Thread, list[Base
     thread = InheritableThread(target=run)
     thread.start()
     return thread, raised
-
-
-def wait_until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 120
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 def test_a_task_that_fails_once_leaves_exact_rows_and_its_files_go(spark: SparkSession, table: Table) -> None:
