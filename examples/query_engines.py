@@ -1,9 +1,12 @@
 """SQL over several encrypted tables at once, in DuckDB and in Polars: both read the tables' files through tablecrypt, which decrypts them.
 
-Run it in an empty folder: python query_engines.py
+Run: python query_engines.py   (its files are in ./demo/query-engines, which every run makes again)
 """
 
 from __future__ import annotations
+
+import shutil
+from pathlib import Path
 
 import duckdb
 import polars as pl
@@ -12,6 +15,7 @@ import pyarrow as pa
 from tablecrypt import load_catalog
 from tablecrypt.kms.memory import MemoryKeyManagementClient
 
+DEMO = Path("demo/query-engines").absolute()
 JOINED = """
     SELECT c.country, count(*) AS orders, sum(o.amount) AS amount
     FROM orders AS o JOIN customers AS c ON o.customer = c.id
@@ -22,12 +26,19 @@ JOINED = """
 
 def main() -> None:
     """Make two tables, each under a master key of its own, and join them."""
+    # The master keys live as long as this process: no later one reads these files.
+    shutil.rmtree(DEMO, ignore_errors=True)
+    DEMO.mkdir(parents=True)
     for key in ("sales", "people"):
         MemoryKeyManagementClient().create_key(key)
-    catalog = load_catalog(
-        "demo",
-        **{"type": "tablecrypt", "uri": "sqlite:///catalog.db", "warehouse": "warehouse", "encryption.kms-type": "memory"},
-    )
+
+    properties = {
+        "type": "tablecrypt",
+        "uri": f"sqlite:///{DEMO}/catalog.db",
+        "warehouse": f"{DEMO}/warehouse",
+        "encryption.kms-type": "memory",
+    }
+    catalog = load_catalog("demo", **properties)
     catalog.create_namespace("db")
     customers = pa.table({"id": [1, 2, 3], "country": ["NO", "IT", "NO"], "name": ["Ada", "Bea", "Cleo"]})
     orders = pa.table({"customer": [1, 1, 2, 3, 2], "amount": [120, 80, 300, 150, 20]})
