@@ -24,7 +24,7 @@ from tests.support.lying_rest_server import LyingRestServer
 from tests.support.moved_names import MOVES, Step, take
 from tests.support.protected_tables import Clients, loaded, opened_by_table_key, protected_table
 from tests.support.restricting_server import RestrictingServer
-from tests.support.tables import files_below, folder_of, metadata_path
+from tests.support.tables import contents_below, files_below, folder_of, metadata_path
 
 NAME: Final = "db.people"
 SSN: Final = "078-05-SECRET"
@@ -92,8 +92,11 @@ def test_what_pins_refuse_in_the_answer_to_a_commit_is_not_written_by(both: Clie
             victim.append(person(2, SSN, NOTE))
 
     assert "\n" not in str(refused.value)
-    assert loaded(both.payroll).properties["owner"] == "payroll"
-    assert not any(SSN.encode() in found for found in opened_by_table_key(table))
+    stands = loaded(both.payroll)
+    assert stands.properties["owner"] == "payroll"
+    # The refused file stays, and its key is in no metadata.
+    assert stands.current_snapshot() is None
+    assert not any(SSN.encode() in content for content in contents_below(folder_of(table)).values())
 
 
 class ServerThatFailsOnce(RestrictingServer):

@@ -220,7 +220,10 @@ def counted_columns(table: EncryptedTable) -> set[int]:
 
 
 def opened_by_table_key(table: EncryptedTable) -> list[bytes]:
-    """What a holder of the table's key alone finds in data files and manifest entries: their bytes, decrypted where that key does it."""
+    """What a holder of the table's key alone finds in data files and manifest entries: their bytes, decrypted where that key does it.
+
+    Of a table without files nothing can be told, so there must be one: ask `data_files` where none is to be.
+    """
     found: list[bytes] = []
     for task in table.scan().plan_files():
         stored, key_metadata = path_of(task.file.file_path).read_bytes(), key_metadata_of(task.file)
@@ -230,4 +233,5 @@ def opened_by_table_key(table: EncryptedTable) -> list[bytes]:
             if not chunk.has_own_key:
                 found.append(bytes(decrypt_chunk(chunk)))
                 found += [read_index(chunk, chunk.column_index, ModuleType.COLUMN_INDEX)] if chunk.column_index else []
+    assert found, f"{table.name()} has no files"
     return found
