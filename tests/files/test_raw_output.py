@@ -79,7 +79,10 @@ def test_what_does_not_encrypt_itself_is_refused_and_nothing_is_left(
     assert list(tmp_path.iterdir()) == []
 
 
-@given(stored=st.binary(max_size=200), cut=st.integers(0, 200))
+ENDS = st.sampled_from([b"", b"PARE", b"AGS1"])
+
+
+@given(stored=st.tuples(ENDS, st.binary(max_size=200), ENDS).map(b"".join), cut=st.integers(0, 200))
 def test_any_bytes_are_stored_only_with_the_magic_of_an_encrypted_file(
     tmp_path_factory: pytest.TempPathFactory, stored: bytes, cut: int
 ) -> None:

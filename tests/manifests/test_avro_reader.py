@@ -7,7 +7,7 @@ import zlib
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from pyiceberg.schema import Schema
 from pyiceberg.typedef import Record
@@ -64,10 +64,14 @@ def test_a_good_file_is_read(data: bytes, records: list[tuple[int, str]]) -> Non
     assert read(data) == records
 
 
+AFTER_HEADER, AFTER_BLOCK = len(header()), len(header() + block(RECORDS))
+
+
 @given(st.integers(0, len(GOOD) - 1))
+@example(AFTER_HEADER)
+@example(AFTER_BLOCK)
 def test_a_file_that_ends_anywhere_but_after_a_block_is_refused(length: int) -> None:
-    complete = {len(header()), len(header() + block(RECORDS))}
-    if length in complete:
+    if length in (AFTER_HEADER, AFTER_BLOCK):
         assert len(read(GOOD[:length])) < 3
     else:
         refused(GOOD[:length])

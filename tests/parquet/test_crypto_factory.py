@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import io
 import json
 from pathlib import Path
@@ -209,14 +210,18 @@ def test_changed_key_material_is_refused_or_read(content: bytes) -> None:
             assert "a file" in str(error)
 
 
-@given(
-    st.dictionaries(
-        st.sampled_from(["internalStorage", "isFooterKey", "masterKeyID", "wrappedDEK", "doubleWrapping", "kmsInstanceID"]),
-        st.none() | st.booleans() | st.text() | st.integers() | st.lists(st.text()),
-    )
-)
-def test_key_material_of_any_shape_is_read_or_refused(fields: dict[str, Any]) -> None:
-    content = json.dumps({"keyMaterialType": "PKMT1", **fields}).encode()
+WRAPPED = st.binary().map(lambda wrapped: base64.b64encode(wrapped).decode())
+FIELDS = {
+    **dict.fromkeys(["internalStorage", "isFooterKey", "doubleWrapping"], st.booleans()),
+    **dict.fromkeys(["masterKeyID", "kmsInstanceID", "kmsInstanceURL"], st.text()),
+    **dict.fromkeys(["wrappedDEK", "keyEncryptionKeyID", "wrappedKEK"], WRAPPED),
+}
+ANYTHING = st.none() | st.booleans() | st.text() | st.integers() | st.lists(st.text())
+
+
+@given(st.fixed_dictionaries(FIELDS), st.dictionaries(st.sampled_from(list(FIELDS)), ANYTHING, max_size=2))
+def test_key_material_of_any_shape_is_read_or_refused(right: dict[str, Any], other: dict[str, Any]) -> None:
+    content = json.dumps({"keyMaterialType": "PKMT1", **right, **other}).encode()
     try:
         material = KeyMaterial.decode(content, "a file")
     except FormatError:

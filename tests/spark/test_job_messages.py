@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from pyroaring import BitMap64
 
@@ -177,6 +177,7 @@ def test_changed_items_are_refused_or_read(content: bytes) -> None:
 
 
 @given(content=st.binary(max_size=200))
+@example(content=encode_items([]))
 def test_other_bytes_are_refused_or_empty(content: bytes) -> None:
     try:
         items = decode_items(content, OWN)

@@ -12,7 +12,7 @@ import pytest
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from pyiceberg.manifest import DataFile
 from pyiceberg.partitioning import PartitionField, PartitionSpec
@@ -170,6 +170,7 @@ def test_the_entry_of_a_file_that_python_wrote_is_taken_as_it_is_and_only_for_it
 
 
 @given(st.binary(max_size=200))
+@example(b"attempt " + bytes(8))
 def test_bytes_that_are_no_result_are_refused(content: bytes) -> None:
     try:
         decode_result(content)
