@@ -16,6 +16,7 @@ from pyiceberg.types import LongType, NestedField, StringType, UUIDType
 
 from tablecrypt.maintenance import remove_orphan_files
 from tablecrypt.manifests.records import key_metadata_of
+from tablecrypt.table.protection.policy import LEAST_BYTES
 from tests.spark.conftest import Lake
 from tests.spark.test_jvm_path import lake_in
 from tests.support.aws import AwsServer
@@ -27,7 +28,6 @@ pytestmark = [pytest.mark.java, pytest.mark.slow]
 JOB: Final = Path(__file__).parents[1] / "support" / "spark_cluster_faults.py"
 SCHEMA: Final = Schema(NestedField(1, "id", LongType(), required=True), NestedField(2, "note", StringType()))
 PROPERTIES: Final = {"encryption.key-id": "alias/orders", "write.target-file-size-bytes": "200000"}
-LEAST_OF_PROTECTED: Final = "1048576"
 ROWS: Final = 8000
 SAMPLE: Final = (("write", "python"), ("read", "jvm"), ("sql", "protected"), ("merge", "merge-on-read"))
 JOBS: Final = (*SAMPLE, ("write", "jvm"), ("read", "python"), ("merge", "copy-on-write"))
@@ -48,7 +48,7 @@ def cluster_lake(often: int, aws: AwsServer, tmp_path_factory: pytest.TempPathFa
             ids = range(first, first + ROWS // 4)
             table.append(pa.table({"id": pa.array(ids, pa.int64()), "note": [CANARY] * len(ids)}, schema=SCHEMA.as_arrow()))
     lake.catalog.create_table("db.written", SCHEMA, properties=PROPERTIES)
-    protected = {"encryption.column-keys": f"{aws.new_key()}: note", "write.target-file-size-bytes": LEAST_OF_PROTECTED}
+    protected = {"encryption.column-keys": f"{aws.new_key()}: note", "write.target-file-size-bytes": str(LEAST_BYTES)}
     lake.catalog.create_table("db.protected", SCHEMA, properties=PROPERTIES | protected)
     of_refs = Schema(NestedField(1, "id", LongType()), NestedField(2, "ref", UUIDType()))
     refs = lake.catalog.create_table("db.refs", of_refs, properties=PROPERTIES | {"write.delete.mode": "merge-on-read"})
