@@ -524,7 +524,7 @@ def read_named_metadata_file(io: FileIO, location: str, own_folders: DeletionSco
     try:
         ParsedLocation.of(location)
     except ConfigurationError as error:
-        raise FormatError(f"{location}: {error}") from error
+        raise FormatError(str(error)) from error
 
     with refusing_made_up(location, own_folders):
         return read_metadata_file(io.new_input(location))

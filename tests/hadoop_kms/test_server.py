@@ -10,7 +10,7 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from tablecrypt.hadoop_kms.server import ServerSettings, tls_context
 from tablecrypt.kms.memory import MemoryKeyManagementClient
 from tests.support.certificates import Authority
 from tests.support.hadoop_kms import Bridge
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -142,16 +143,23 @@ def test_a_client_that_never_ends_its_headers_is_cut_off_by_size(bridge: Bridge)
     assert _get(bridge, _path(bridge, "keys/names"))[0] == 200
 
 
-def _until_served(bridge: Bridge) -> None:
+def _answer_of(ask: Callable[[], tuple[int, bytes]]) -> tuple[int, bytes]:
     """Ask until an answer comes: with a deadline of a second a busy machine may need more than one attempt."""
-    give_up = time.monotonic() + PATIENCE
-    while True:
+    answers: list[tuple[int, bytes]] = []
+
+    def is_answered() -> bool:
         try:
-            assert _get(bridge, _path(bridge, "keys/names")) == (200, b'["pii"]')
-        except (ConnectionError, http.client.HTTPException):
-            assert time.monotonic() < give_up
-        else:
-            return
+            answers.append(ask())
+        except (OSError, http.client.HTTPException):
+            return False
+        return True
+
+    wait_until(is_answered, "no answer came")
+    return answers[0]
+
+
+def _assert_served(bridge: Bridge) -> None:
+    assert _answer_of(lambda: _get(bridge, _path(bridge, "keys/names"))) == (200, b'["pii"]')
 
 
 @pytest.mark.parametrize("opening", [b"", b"GET /kms/v1", b"POST /kms/v1/keys HTTP/1.1\r\nContent-Length: 100\r\n\r\n{"])
@@ -161,7 +169,7 @@ def test_a_silent_client_loses_its_worker(tmp_path: Path, opening: bytes) -> Non
         socket.create_connection(("127.0.0.1", bridge.server.port), timeout=PATIENCE) as silent,
     ):
         silent.sendall(opening)
-        _until_served(bridge)
+        _assert_served(bridge)
         assert _all_of(silent) == b""
 
 
@@ -175,7 +183,7 @@ def test_a_client_that_drips_bytes_is_dropped_like_a_silent_one(tmp_path: Path) 
             while time.monotonic() < give_up:
                 dripping.sendall(b"x")
                 time.sleep(0.02)
-        _until_served(bridge)
+        _assert_served(bridge)
 
 
 def test_a_client_that_opens_tls_and_says_nothing_loses_its_worker(tmp_path: Path, authority: Authority) -> None:
@@ -184,14 +192,7 @@ def test_a_client_that_opens_tls_and_says_nothing_loses_its_worker(tmp_path: Pat
     with Bridge(tmp_path, _kms(), MASTER, {"pii": 16}, seconds=1, workers=1, certificate=certificate, private_key=private_key) as bridge:
         with socket.create_connection(("127.0.0.1", bridge.server.port), timeout=PATIENCE) as silent:
             assert _all_of(silent) == b""
-        give_up = time.monotonic() + PATIENCE
-        while True:
-            try:
-                assert _get(bridge, "/kms/v1/keys/names", trusting)[0] == 403
-            except OSError:
-                assert time.monotonic() < give_up
-            else:
-                return
+        assert _answer_of(lambda: _get(bridge, "/kms/v1/keys/names", trusting))[0] == 403
 
 
 def test_a_client_certificate_names_the_user(tmp_path: Path, authority: Authority) -> None:

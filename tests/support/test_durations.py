@@ -6,7 +6,6 @@ import itertools
 import json
 import signal
 import subprocess
-import time
 from concurrent.futures import ThreadPoolExecutor
 from datetime import date, timedelta
 from pathlib import Path
@@ -18,6 +17,7 @@ from hypothesis import strategies as st
 from tests.support.durations import COMMITTED, KEPT, MARKS, Duration, committed_seconds, keep, known_seconds, read
 from tests.support.inner_pytest import inner_command, run_inner
 from tests.support.slowest_tests import TIERS, main, rounded, table_of_modules, tier_of
+from tests.support.waiting import wait_until
 
 PLUGIN = "tests.support.durations"
 TODAY = date(2026, 5, 20)
@@ -99,9 +99,7 @@ def test_a_killed_run_keeps_what_it_measured(tmp_path: Path) -> None:
     (tmp_path / "test_endless.py").write_text(ENDLESS)
     arguments, environment = inner_command(tmp_path, "-p", PLUGIN)
     with subprocess.Popen(arguments, cwd=tmp_path, env=environment, stdout=subprocess.DEVNULL) as process:
-        deadline = time.monotonic() + 120
-        while not (tmp_path / KEPT).exists() and time.monotonic() < deadline:
-            time.sleep(0.1)
+        wait_until((tmp_path / KEPT).exists, f"no {KEPT} came to be")
         process.send_signal(signal.SIGKILL)
 
     assert 0 < len(read(tmp_path)) < 5000
