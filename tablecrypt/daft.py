@@ -30,7 +30,7 @@ from tablecrypt.engines.tasks import WritingTask, decrypted_results
 from tablecrypt.engines.writes import begin_write, commit_files, commit_to, current_table
 from tablecrypt.errors import ConfigurationError, MissingExtraError
 from tablecrypt.files.encrypting_file_io import refuse_restricted
-from tablecrypt.parquet.text_columns import rows_without_views
+from tablecrypt.parquet.text_columns import plain_rows
 from tablecrypt.table.file_entries import FileEntryCodec
 from tablecrypt.table.snapshots import CommitOptions
 from tablecrypt.table.table import EncryptedTable
@@ -217,4 +217,4 @@ def _filled_tables(micropartitions: Iterable[MicroPartition]) -> Iterator[pa.Tab
     for each in micropartitions:
         table = each.to_arrow()
         if table.num_rows:
-            yield rows_without_views(table)
+            yield plain_rows(table)

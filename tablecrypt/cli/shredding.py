@@ -154,7 +154,8 @@ def shred(
         all_but_heads=all_but_heads,
         break_shares=break_shares,
     )
-    run.report(done, _print_shredded, _is_left(done))
+    # A snapshot that is nowhere fails in a dry run too: the id is mistyped, whatever else would be destroyed.
+    run.report(done, _print_shredded, _is_left(done) or bool(done.not_found))
 
 
 def _check_name(table: str, whole_table: str, dry_run: bool) -> None:

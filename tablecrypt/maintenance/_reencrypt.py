@@ -128,7 +128,7 @@ def reencrypt(
     out_of_line: bool = False,
     accept_masks: bool = False,
     files: Sequence[str] | None = None,
-    shared_with: str = "",
+    shared_with: str | None = None,
 ) -> Reencrypted:
     """Re-encrypt a table's data files under fresh DEKs.
 
@@ -141,7 +141,7 @@ def reencrypt(
         out_of_line: only data files whose protected columns are not as the table's properties declare.
         accept_masks: protect a column also where all its values in a file that another engine wrote look like its mask.
         files: only the data files at these locations; by default all. An empty list is none.
-        shared_with: only files that a live share names, by its uuid. The share goes on with the old files, until it ends and they go.
+        shared_with: only files that a live share names, by its uuid; by default all. The share goes on with the old files, until it ends and they go.
         dry_run: whether to say only what would be done.
         progress: called with the stored bytes that are done.
         runner: runs the work on files, such as `tablecrypt.spark.SparkRunner(spark)`; by default threads here do.
@@ -173,9 +173,9 @@ def reencrypt(
     return run.run(accept_masks, dry_run)
 
 
-def _among(table: EncryptedTable, named: frozenset[str] | None, shared_with: str) -> frozenset[str] | None:
+def _among(table: EncryptedTable, named: frozenset[str] | None, shared_with: str | None) -> frozenset[str] | None:
     """Return the locations of the files that are named, one by one or by a share; None where all are meant."""
-    if not shared_with:
+    if shared_with is None:
         return named
 
     for record in live_shares(table):

@@ -30,6 +30,7 @@ from tablecrypt.table.planning import EncryptedFileScanTask
 MIN_INPUT_FILES: Final = 5
 DELETE_RATIO: Final = 0.3
 
+_MOST_BYTES: Final = 2**63 - 1
 _SHORT: Final = 0.75
 _LONG: Final = 1.8
 _SPARE: Final = 1.25
@@ -58,8 +59,8 @@ class CompactionRules:
 
     def __post_init__(self) -> None:
         """Raise ConfigurationError for a number out of range."""
-        if self.target_file_size < 1:
-            raise ConfigurationError(f"target_file_size is {self.target_file_size}; it must be a positive number of bytes")
+        if not 1 <= self.target_file_size <= _MOST_BYTES:
+            raise ConfigurationError(f"target_file_size is {self.target_file_size}; it must be a number of bytes from 1 to {_MOST_BYTES}")
         if self.min_input_files < 1:
             raise ConfigurationError(f"min_input_files is {self.min_input_files}; it must be 1 or more")
         if not 0 < self.delete_ratio <= 1:
@@ -209,7 +210,7 @@ def _group(tasks: Sequence[EncryptedFileScanTask], rules: CompactionRules) -> Fi
     size = sum(int(task.file.file_size_in_bytes) for task in tasks)
     files = max(1, round(size / rules.target_file_size))
     roll_size = _LONG * rules.target_file_size if files == 1 else _SPARE * size / files
-    return FileGroup(tuple(tasks), files, int(roll_size))
+    return FileGroup(tuple(tasks), files, min(int(roll_size), _MOST_BYTES))
 
 
 def _is_about_one_file(file: DataFile) -> bool:

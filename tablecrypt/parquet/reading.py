@@ -159,7 +159,7 @@ def _uniform_file(source: Source, layout: FileLayout, footer_key: Secret, keys: 
     algorithm = layout.footer.algorithm
     stored_prefix = None if algorithm is None else algorithm.aad_prefix
     key_metadata = StandardKeyMetadata(footer_key, stored_prefix or keys.aad_prefix, keys.file_length)
-    file = UniformParquetFile(source.file, key_metadata, layout.location, under_one_key=False)
+    file = UniformParquetFile(source.file, key_metadata, layout.location, dictionary_columns=None, under_one_key=False)
     # Which column is under which key was decided by the first footer: another one would be read without that check.
     if file.footer_tag != layout.footer.stored[-TAG_LENGTH:]:
         raise TamperedFileError(layout.location, "was exchanged for another file while it was read")

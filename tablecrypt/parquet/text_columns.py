@@ -1,8 +1,10 @@
 """Columns of text and bytes in the forms that Arrow has for them beside the plain one: views, and dictionaries.
 
 Newer engines give views, and a Parquet file stores them as it stores plain text. But Arrow notes in the file which type its writer had,
-and reads views again, which it can neither compare, filter nor sort: a filtered scan of such a file fails. So what is written here has no
-views, and files of others are read without.
+and reads views again, which it can neither compare, filter nor sort: a filtered scan of such a file fails. Dictionaries, as pandas has them
+for categories, come back likewise, and Arrow puts them and plain text into no one table. Worse, a dictionary keeps the values of rows that
+a filter took away, and Arrow writes them all: a row that was deleted would stay in the file. So rows of tables are written without both,
+and files of others are read without.
 
 Columns that a file stores as dictionaries are read as dictionaries, filtered, and then decoded:
 
@@ -18,7 +20,7 @@ columns are read like this whose dictionary page is small beside their data page
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
@@ -28,32 +30,56 @@ import pyarrow.parquet as pq
 
 from tablecrypt._arrow_types import with_leaves
 
-_CODED: Final = (pa.string(), pa.binary())
-_WITH_VIEWS: Final = frozenset(
-    getattr(pa.lib, f"Type_{name}") for name in ("STRING_VIEW", "BINARY_VIEW", "STRUCT", "LIST", "LARGE_LIST", "MAP")
-)
-"""Types that are views, or may hold some."""
+_LARGE: Final = {pa.string(): pa.large_string(), pa.binary(): pa.large_binary()}
+_CODED: Final = tuple(_LARGE)
+_NESTED: Final = ("STRUCT", "LIST", "LARGE_LIST", "MAP")
+_NOT_PLAIN: Final = frozenset(getattr(pa.lib, f"Type_{name}") for name in ("STRING_VIEW", "BINARY_VIEW", "DICTIONARY", *_NESTED))
+"""Types that are views or dictionaries, or may hold some."""
 
 Rows = TypeVar("Rows", pa.Table, pa.RecordBatchReader)
 
 
 def without_views(schema: pa.Schema) -> pa.Schema:
     """Return the schema with large strings and large bytes instead of views, inside of structs, lists and maps too."""
-    if not any(each.id in _WITH_VIEWS for each in schema.types):
-        return schema
-    return pa.schema([field.with_type(with_leaves(field.type, _plain)) for field in schema], schema.metadata)
+    return _with_types(schema, _no_view)
 
 
-def rows_without_views(rows: Rows) -> Rows:
-    """Return the rows in the schema that `without_views` gives; the same object where they have no views."""
-    schema = without_views(rows.schema)
+def plain_schema(schema: pa.Schema, dictionaries: Collection[str] = ()) -> pa.Schema:
+    """Return the schema without views, and with the types of their values instead of dictionaries, inside of structs, lists and maps too.
+
+    Args:
+        schema: of a file, or of rows to write.
+        dictionaries: columns that may be some.
+    """
+    plain = _with_types(schema, _plain)
+    if not dictionaries or plain is schema:
+        return plain
+    return pa.schema([given if given.name in dictionaries else field for given, field in zip(schema, plain, strict=True)], schema.metadata)
+
+
+def plain_rows(rows: Rows) -> Rows:
+    """Return the rows in the schema that `plain_schema` gives; the same object where they have it."""
+    schema = plain_schema(rows.schema)
     return rows if schema == rows.schema else rows.cast(schema)
 
 
-def _plain(kind: pa.DataType) -> pa.DataType:
+def _with_types(schema: pa.Schema, other: Callable[[pa.DataType], pa.DataType]) -> pa.Schema:
+    if not any(each.id in _NOT_PLAIN for each in schema.types):
+        return schema
+    return pa.schema([field.with_type(with_leaves(field.type, other)) for field in schema], schema.metadata)
+
+
+def _no_view(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_string_view(kind):
         return pa.large_string()
     return pa.large_binary() if pa.types.is_binary_view(kind) else kind
+
+
+def _plain(kind: pa.DataType) -> pa.DataType:
+    if not pa.types.is_dictionary(kind):
+        return _no_view(kind)
+    # Each row gets a copy of its value, and Arrow counts the text of an array of short strings in 32 bits.
+    return _LARGE.get(kind.value_type, kind.value_type)
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,7 +63,7 @@ from tablecrypt.parquet.protected.hidden_column_reader import ColumnAccess, Open
 from tablecrypt.parquet.protected.hidden_columns import hidden_field_id
 from tablecrypt.parquet.protected.protected_layout import check_as_arrow_reads
 from tablecrypt.parquet.storage import Source, await_release, open_source, source_of
-from tablecrypt.parquet.text_columns import LIMITS, CodingLimits, coded_columns, decoded, with_dictionaries, without_views
+from tablecrypt.parquet.text_columns import LIMITS, CodingLimits, coded_columns, decoded, plain_schema, with_dictionaries, without_views
 
 SMALL_FILE_LENGTH: Final = 1024 * 1024
 """Up to this many bytes a file is fetched whole: one request instead of one each for the head, the footer and the columns."""
@@ -71,7 +71,7 @@ SMALL_FILE_LENGTH: Final = 1024 * 1024
 _FEW_ROWS: Final = 131_072
 """Rows in a batch of Arrow's scanner, and at most in those of a stream."""
 _BUFFER_LENGTH: Final = 8 * 1024 * 1024
-_SCHEMAS: Final = SizeBoundedCache[tuple[bytes | None, tuple[str, ...]], tuple[pa.Schema, bool]]()
+_SCHEMAS: Final = SizeBoundedCache[tuple[bytes | None, str, tuple[str, ...] | None], tuple[pa.Schema, bool]]()
 """Of files, by the hash of the footer's plaintext and the columns that are read as dictionaries: names and types, and no key or value."""
 _BYTES_OF_SCHEMAS: Final = 4 * 1024 * 1024
 _BYTES_OF_A_COLUMN: Final = 512
@@ -121,7 +121,7 @@ class UniformParquetFile:
         source: the ciphertext, an open Arrow file or any seekable binary stream. The caller closes it.
         key_metadata: the file's DEK, AAD prefix and, where known, length.
         location: names the file in errors.
-        dictionary_columns: columns to read as Arrow dictionaries.
+        dictionary_columns: columns to read as Arrow dictionaries. None: those that their writer had as some.
         int96_unit: of the timestamps of older engines, which are stored in 12 bytes: Arrow's "ns", in which moments beyond 1677 to 2262
             come out as others, or Iceberg's "us".
         small_file_length: files of up to so many bytes are read whole, longer ones in ranges.
@@ -149,7 +149,7 @@ class UniformParquetFile:
         key_metadata: StandardKeyMetadata,
         location: str,
         *,
-        dictionary_columns: tuple[str, ...] = (),
+        dictionary_columns: tuple[str, ...] | None = (),
         int96_unit: Literal["ns", "us"] = "ns",
         small_file_length: int = SMALL_FILE_LENGTH,
         under_one_key: bool = True,
@@ -190,7 +190,7 @@ class UniformParquetFile:
         is_checked = columns is None and under_one_key
         digest = check_one_key(footer, key_metadata, self._footer, self._file) if is_checked else None
         self.schema: pa.Schema
-        self.schema, self._has_views = self._schema_of(opened, digest)
+        self.schema, self._is_of_other_types = self._schema_of(opened, digest)
         if columns is not None:
             self.schema = pa.schema([field for field in self.schema if hidden_field_id(field.name) is None], self.schema.metadata)
         if columns is not None and columns.protected:
@@ -262,12 +262,12 @@ class UniformParquetFile:
         return opened
 
     def _schema_of(self, opened: pq.ParquetReader, digest: bytes | None) -> tuple[pa.Schema, bool]:
-        """Return the columns without views, and whether there were some.
+        """Return the columns as they are read, and whether Arrow's reader has other types for them.
 
         Args:
             digest: of the footer that was authenticated; None where nobody took one.
         """
-        key = digest, (self._int96_unit, *self._dictionary_columns)
+        key = digest, self._int96_unit, self._dictionary_columns
         known = None if digest is None else _SCHEMAS.find(key)
         if known is not None:
             return known
@@ -276,7 +276,8 @@ class UniformParquetFile:
             stored = opened.schema_arrow
             # Here, where no row is read yet, a name in any struct that is not UTF-8 is an error.
             _ = opened.column_paths
-        schema = without_views(stored)
+        dictionaries = self._dictionary_columns
+        schema = without_views(stored) if dictionaries is None else plain_schema(stored, dictionaries)
         made = schema, schema != stored
         if digest is not None:
             _SCHEMAS.keep(key, made, _BYTES_OF_A_COLUMN * opened.metadata.num_columns, _BYTES_OF_SCHEMAS)
@@ -286,7 +287,7 @@ class UniformParquetFile:
     def _opened(self, source: pa.NativeFile, decryption: Any = None, coded: frozenset[str] = frozenset()) -> pq.ParquetReader:
         """Open the file for Arrow: with keys to read the footer from `source`, without them by the footer that was read already."""
         footer = None if decryption is not None else self._footer
-        dictionaries = [*self._dictionary_columns, *coded]
+        dictionaries = [*(self._dictionary_columns or ()), *coded]
         # A ParquetFile around it would look at every column of the file, whichever are read.
         reader = pq.ParquetReader()
         reader.open(
@@ -308,7 +309,7 @@ class UniformParquetFile:
         return known
 
     def _opened_fragment(self, coded: frozenset[str]) -> ds.ParquetFileFragment:
-        file_format = _format(self._key_metadata, {*self._dictionary_columns, *coded}, self._int96_unit)
+        file_format = _format(self._key_metadata, {*(self._dictionary_columns or ()), *coded}, self._int96_unit)
         if self._is_in_memory:
             # These are the bytes that were checked, or a view whose footer was made of them.
             return file_format.make_fragment(self._file)
@@ -384,8 +385,8 @@ class UniformParquetFile:
         The scanner hides a store's delays. Where there are none, its threads and small batches take longer than they spare: of a small
         file, to be set up alone.
         """
-        # Only the scanner gives views as other types, finds one of two columns of a name, and counts rows that have no columns.
-        if self._has_views or not request.columns or len({*self.schema.names}) < len(self.schema.names):
+        # Only the scanner gives other types than the file's, finds one of two columns of a name, and counts rows that have no columns.
+        if self._is_of_other_types or not request.columns or len({*self.schema.names}) < len(self.schema.names):
             return False
         return self._is_small or is_local(self.location)
 

@@ -32,7 +32,7 @@ from tablecrypt.engines.tasks import WritingTask, decrypted_results, removing_on
 from tablecrypt.engines.writes import begin_write, commit_files, commit_to, current_table
 from tablecrypt.errors import ConfigurationError, TablecryptError
 from tablecrypt.files.encrypting_file_io import refuse_restricted
-from tablecrypt.parquet.text_columns import rows_without_views
+from tablecrypt.parquet.text_columns import plain_rows
 from tablecrypt.ray.failures import ENGINE, failure, raise_from_worker
 from tablecrypt.ray.upsert import TaskKeys, UpsertContent, planned_upsert, upsert_change, upserted
 from tablecrypt.table.file_entries import FileEntryCodec
@@ -260,4 +260,4 @@ def _filled_tables(blocks: Iterable[Block]) -> Iterator[pa.Table]:
     for block in blocks:
         table = BlockAccessor.for_block(block).to_arrow()
         if table.num_rows:
-            yield rows_without_views(table)
+            yield plain_rows(table)

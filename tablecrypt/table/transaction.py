@@ -44,7 +44,7 @@ from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import ConfigurationError, PlaintextRefusedError
 from tablecrypt.files.encrypting_file_io import refuse_restricted
 from tablecrypt.manifests.copied_files import AlreadyAddedError, copied_files_of
-from tablecrypt.parquet.text_columns import rows_without_views
+from tablecrypt.parquet.text_columns import plain_rows
 from tablecrypt.table._pyiceberg.arrow import check_pyarrow_schema_compatible
 from tablecrypt.table._pyiceberg.evolution import UpdateSchemaInVersion3, UpdateSpecInVersion3
 from tablecrypt.table._pyiceberg.transactions import CreateTransactionAdapter, TransactionAdapter, parse_row_filter
@@ -273,7 +273,7 @@ class EncryptedTransaction(TransactionAdapter):
         keys = key_columns(df, self.table_metadata.schema(), join_cols)
         self._check_types(branch)
         self._check_rows(df)
-        df = rows_without_views(df)
+        df = plain_rows(df)
         scan = self.new_scan(ALWAYS_TRUE, case_sensitive)
         if branch is not None and branch in self.table_metadata.refs:
             scan = scan.use_ref(branch)

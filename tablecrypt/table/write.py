@@ -67,7 +67,7 @@ from tablecrypt.keys.column_keys import ColumnPolicy
 from tablecrypt.keys.nested_columns import all_ancestors, displaced, field_ids
 from tablecrypt.manifests.records import FORMAT_VERSION, EncryptedDataFile, partition_values
 from tablecrypt.parquet.protected.hidden_column_writer import ProtectedField, ProtectedParquetWriter
-from tablecrypt.parquet.text_columns import rows_without_views
+from tablecrypt.parquet.text_columns import plain_rows
 from tablecrypt.parquet.uniform import UniformParquetWriter
 from tablecrypt.table._pyiceberg.arrow import to_requested_schema
 from tablecrypt.table.foreign_engines import location_provider
@@ -116,7 +116,7 @@ def write_data_files(
         ConfigurationError: a table property that cannot be honoured, or field ids of the rows that contradict their names. Nothing was
             written.
     """
-    arrow = rows_without_views(arrow)
+    arrow = plain_rows(arrow)
     size = target_file_size(table_metadata.properties)
     writer = DataFileWriter.of(table_metadata, arrow.schema, io, keys, write_uuid or uuid.uuid4(), counter or itertools.count())
 

@@ -176,6 +176,20 @@ def test_a_purge_that_lost_its_last_file_still_ends(older: Path) -> None:
     assert not catalog.table_exists("db.older")
 
 
+def test_a_plain_table_with_a_relative_location_is_encrypted_into_a_new_one(home: Path) -> None:
+    catalog = load_catalog("prod", **{"encryption.required": "false"})
+    catalog.create_namespace("db")
+    plain = catalog.create_table("db.plain", ROWS.schema)
+    plain.append(ROWS)
+
+    migrate(plain, "orders", into="db.sealed")
+
+    assert catalog.load_table("db.sealed").location() == f"file://{home}/warehouse/db/sealed"
+    assert catalog.load_table("db.sealed").scan().to_arrow() == plain.scan().to_arrow()
+    # Nothing in this folder may stay plaintext at the end.
+    catalog.purge_table("db.plain")
+
+
 def test_plain_tables_keep_their_location(home: Path) -> None:
     catalog = load_catalog("prod", **{"encryption.required": "false"})
     catalog.create_namespace("db")

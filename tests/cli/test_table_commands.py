@@ -96,6 +96,7 @@ def test_shred_asks_and_needs_a_target(command: Command, table: Table) -> None:
     assert (typo.code, "--whole-table says db.row, but the table is db.rows" in typo.stderr) == (2, True)
     assert "confirm=" not in typo.stderr
     nowhere = command.run("shred", "db.rows", "--snapshot", "99", "--yes", "--json")
+    assert command.run("shred", "db.rows", "--snapshot", "99", "--dry-run").code == 1
     assert (nowhere.code, json.loads(nowhere.stdout)["complete"], json.loads(nowhere.stdout)["not_found"]) == (1, False, [99])
     assert result_of(command.run("shred", "db.rows", "--snapshot", first, "--dry-run", "--json"))["complete"] is False
     assert len(table.refresh().metadata.snapshots) == 3

@@ -347,6 +347,12 @@ def test_a_long_file_is_cut(new_table: NewTable) -> None:
     assert 3 <= done.added_files <= 8
 
 
+def test_the_greatest_size_makes_one_file(new_table: NewTable) -> None:
+    table = new_table(PartitionSpec(), appends=3)
+
+    assert compact(table, rewrite_all=True, target_file_size=2**63 - 1).added_files == 1
+
+
 @pytest.mark.parametrize("sort_by", [[], ["id"]], ids=["as they are", "sorted"])
 def test_what_was_compacted_is_not_too_short_for_the_next_run(new_table: NewTable, sort_by: list[str]) -> None:
     table = new_table(PartitionSpec(), appends=0)
@@ -600,6 +606,7 @@ def test_a_count_that_does_not_fit_the_manifest_is_refused(new_table: NewTable) 
     ("arguments", "message"),
     [
         ({"target_file_size": 0}, "target_file_size is 0"),
+        ({"target_file_size": 2**63}, f"target_file_size is {2**63}; it must be a number of bytes from 1 to {2**63 - 1}"),
         ({"min_input_files": 0}, "min_input_files is 0"),
         ({"delete_ratio": 0}, "delete_ratio is 0"),
         ({"delete_files": 0}, "delete_files is 0"),

@@ -193,9 +193,10 @@ def test_exactly_the_files_of_an_ended_share_are_re_encrypted(table: EncryptedTa
     assert before - after == before & {*ended.files}
 
 
-def test_re_encrypting_an_unknown_share_is_refused(table: EncryptedTable) -> None:
+@pytest.mark.parametrize("share", ["3f0c5a86-6e0f-5c1e-8d1c-2a9a4b3c1d5e", ""])
+def test_re_encrypting_an_unknown_share_is_refused(table: EncryptedTable, share: str) -> None:
     with pytest.raises(ConfigurationError, match="no live share"):
-        reencrypt(table, shared_with="3f0c5a86-6e0f-5c1e-8d1c-2a9a4b3c1d5e")
+        reencrypt(table, shared_with=share)
 
 
 def test_what_a_share_kept_goes_once_it_has_ended(table: EncryptedTable, shared: Shared) -> None:

@@ -29,6 +29,7 @@ from tablecrypt.arguments import checked_arguments
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.files.deletion import DeletionScope, names_location
 from tablecrypt.files.encrypting_file_io import store_io
+from tablecrypt.files.locations import location_of_new_table
 from tablecrypt.maintenance._migrate.attempt import Migration, migration_journal
 from tablecrypt.maintenance._migrate.plaintext import PlaintextLeft, PlaintextOf, plaintext_before, plaintext_left, plaintext_of
 from tablecrypt.maintenance.operation import OperationResult, ProgressListener, check_new_name, no_progress, require_encrypted
@@ -142,7 +143,8 @@ def migrate(
     runner, encrypting = runner_or_threads(runner, workers), _encrypting(key_id, properties or {})
     if into is not None:
         _refuse_options_in_place(drop_refs, delete_below)
-        beside = location or f"{table.location().rstrip('/').rpartition('/')[0]}/{into.rpartition('.')[2]}"
+        # A plain table's location is the warehouse's, which may be relative. No encrypted table's is.
+        beside = location or location_of_new_table(f"{table.location().rstrip('/').rpartition('/')[0]}/{into.rpartition('.')[2]}")
         return _Beside(catalog, encrypting, dry_run, progress, runner, into, beside).run(table)
 
     with plain_tables_opened():
