@@ -76,6 +76,8 @@ def _write_page(path: Path, page: str) -> None:
 def _check_page(html_file: Path | None) -> None:
     if html_file is None:
         return
+    if str(html_file) == "-":
+        raise ConfigurationError("--html -: the page is written into a file, not to stdout: name one, such as --html audit.html")
     check_replaced("--html", html_file, _BEGINS_A_PAGE, "HTML page")
     if html_file.is_file() or not html_file.exists():
         check_folder_of(html_file.resolve())

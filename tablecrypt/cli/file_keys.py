@@ -88,11 +88,16 @@ def present(path: str) -> Path:
     """Return the path of a file that is there.
 
     Raises:
-        ConfigurationError: it is not.
+        ConfigurationError: it is not, or is no file.
     """
-    if not Path(path).is_file():
+    file = Path(path)
+    if file.is_dir():
+        raise ConfigurationError(f"{path} is a folder: name a file in it")
+    if file.exists() and not file.is_file():
+        raise ConfigurationError(f"{path} is a device or a pipe, whose bytes cannot be read at will: name a file")
+    if not file.is_file():
         raise ConfigurationError(f"there is no file {path}")
-    return Path(path)
+    return file
 
 
 def key_path(encrypted: Path) -> Path:

@@ -132,6 +132,10 @@ def decrypt_file(
     the output is authentic, but complete only if the exit code is 0.
     """
     to_stdout = str(target) == "-"
+    if to_stdout and as_json and not dry_run:
+        raise ConfigurationError(
+            "--json says on stdout what became of TARGET, and with - the plaintext goes there: leave one out"
+        )
     if not to_stdout:
         _check_target(target, {"the source": source, "the source's key": file_keys.key_path(source), "the key file": key_file})
     key_metadata = file_keys.read_key(file_keys.manager(settings, key_file, key_id), file_keys.key_path(source))

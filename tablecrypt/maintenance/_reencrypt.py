@@ -141,7 +141,8 @@ def reencrypt(
         out_of_line: only data files whose protected columns are not as the table's properties declare.
         accept_masks: protect a column also where all its values in a file that another engine wrote look like its mask.
         files: only the data files at these locations; by default all. An empty list is none.
-        shared_with: only files that a live share names, by its uuid; by default all. The share goes on with the old files, until it ends and they go.
+        shared_with: only files that a live share names, by its uuid; by default all. The share goes on with the old files, until it ends
+            and they go.
         dry_run: whether to say only what would be done.
         progress: called with the stored bytes that are done.
         runner: runs the work on files, such as `tablecrypt.spark.SparkRunner(spark)`; by default threads here do.
