@@ -133,9 +133,7 @@ def decrypt_file(
     """
     to_stdout = str(target) == "-"
     if to_stdout and as_json and not dry_run:
-        raise ConfigurationError(
-            "--json says on stdout what became of TARGET, and with - the plaintext goes there: leave one out"
-        )
+        raise ConfigurationError("--json says on stdout what became of TARGET, and with - the plaintext goes there: leave one out")
     if not to_stdout:
         _check_target(target, {"the source": source, "the source's key": file_keys.key_path(source), "the key file": key_file})
     key_metadata = file_keys.read_key(file_keys.manager(settings, key_file, key_id), file_keys.key_path(source))
