@@ -1,7 +1,7 @@
 """Arrow types with other types in them.
 
 What one walk through structs, lists and maps makes of the types of values; their casts; arrays of nulls and of empty values;
-what pyarrow refuses to write.
+what pyarrow refuses to write; text that is none.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from contextlib import contextmanager
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tablecrypt.errors import ConfigurationError
+from tablecrypt.errors import ConfigurationError, FormatError
 
 
 def with_leaves(kind: pa.DataType, leaf: Callable[[pa.DataType], pa.DataType]) -> pa.DataType:
@@ -199,3 +199,16 @@ def refusals_of_writers(file_format: str) -> Iterator[None]:
         if isinstance(error, ConfigurationError):
             raise
         raise ConfigurationError(f"pyarrow cannot write these rows with these options as {file_format}: {error}") from error
+
+
+def checked_utf8(values: pa.Array) -> pa.Array:
+    """Return values to be masked as they are.
+
+    Raises:
+        FormatError: text among them is not UTF-8. Arrow's expressions leave such bytes alone, so that a mask would show them.
+    """
+    try:
+        values.validate(full=True)
+    except pa.ArrowInvalid as error:
+        raise FormatError(f"text to be masked is not UTF-8: {error}") from None
+    return values

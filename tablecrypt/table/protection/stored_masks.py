@@ -1,6 +1,6 @@
 """Stored masks: what a file's placeholders hold of protected columns, made of the values when they are written.
 
-    redact          small letters become x, capital ones X, digits 9; other characters stay
+    redact          capital letters become X, digits 9; punctuation, symbols and spaces stay; all other characters become x
     hash            HMAC-SHA-256 of the UTF-8 text in 64 hexadecimal digits, or of the bytes in 32 bytes
     truncate(n)     the first n characters
     constant(c)     c, in the place of nulls too
@@ -26,6 +26,7 @@ from cryptography.hazmat.primitives.hmac import HMAC
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.schema import Schema
 
+from tablecrypt._arrow_types import checked_utf8
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.keys.column_keys import ProtectedColumn, constant_of
 from tablecrypt.parquet.protected.hidden_arrays import Replacement
@@ -52,10 +53,10 @@ def replacement_of(column: ProtectedColumn, schema: Schema, hash_key: Callable[[
     if not mask.is_stored:
         return None
     if mask.kind == "redact":
-        return lambda field, values: _redacted(values).cast(field.type)
+        return lambda field, values: _redacted(checked_utf8(values)).cast(field.type)
     if mask.kind == "truncate":
         # Characters, despite the name: none is cut in two.
-        return lambda field, values: pc.utf8_slice_codeunits(values, 0, int(mask.argument or 0)).cast(field.type)
+        return lambda field, values: pc.utf8_slice_codeunits(checked_utf8(values), 0, int(mask.argument or 0)).cast(field.type)
     if mask.kind == "hash":
         return partial(_hashed, hash_key(column.field_id))
 
@@ -127,16 +128,16 @@ def _redacted_bytes(values: pa.Array) -> pa.Array:
 
 
 def _redacted_characters(values: pa.Array) -> pa.Array:
-    # Of the letters that are left, X is the only capital one: what was one, or was an X before.
     capitals = pc.replace_substring_regex(values, r"\p{Lu}", "X")
-    letters = pc.replace_substring_regex(capitals, r"[^\P{L}X]", "x")
-    return pc.replace_substring_regex(letters, r"\p{N}", "9")
+    digits_too = pc.replace_substring_regex(capitals, r"\p{N}", "9")
+    # By what stays: marks are vowels in many scripts, and the letters of newer ones are unknown to Arrow.
+    return pc.replace_substring_regex(digits_too, r"[a-z]|[^\x00-\x7F\p{P}\p{S}\p{Z}]", "x")
 
 
 def _hashed(key: Secret, field: pa.Field, values: pa.Array) -> pa.Array:
     is_text = pa.types.is_string(field.type) or pa.types.is_large_string(field.type) or pa.types.is_string_view(field.type)
     # Python computes the HMACs, so each distinct value is hashed once, and the key for all of them.
-    distinct, keyed = values.dictionary_encode(), HMAC(key.reveal(), SHA256())
+    distinct, keyed = checked_utf8(values).dictionary_encode(), HMAC(key.reveal(), SHA256())
     digests = [_digest(keyed, each, is_text) for each in distinct.dictionary.to_pylist()]
     return pa.array(digests, field.type).take(distinct.indices)
 

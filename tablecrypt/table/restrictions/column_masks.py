@@ -48,8 +48,8 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from tablecrypt._arrow_types import null_values
-from tablecrypt.errors import FormatError, ReadRestrictionError
+from tablecrypt._arrow_types import checked_utf8, null_values
+from tablecrypt.errors import ReadRestrictionError
 
 LEAST_SALT: Final = 16
 """Bytes that a query's salt has at least."""
@@ -132,13 +132,7 @@ def mask_column(column: pa.Array, action: MaskAction, salt: bytes = b"") -> pa.A
 
 
 def _masked_text(column: pa.Array, action: MaskAction) -> pa.Array:
-    text = column.cast(pa.large_string())
-    try:
-        # The expressions below leave bytes alone that are not UTF-8: they would be shown as they are.
-        text.validate(full=True)
-    except pa.ArrowInvalid as error:
-        raise FormatError(f"text to be masked is not UTF-8: {error}") from None
-
+    text = checked_utf8(column.cast(pa.large_string()))
     if action == MaskAction.SHOW_FIRST_4:
         masked = _joined(pc.utf8_slice_codeunits(text, 0, _KEPT), _without_characters(pc.utf8_slice_codeunits(text, _KEPT)))
     elif action == MaskAction.SHOW_LAST_4:
@@ -172,7 +166,7 @@ def _truncated(column: pa.Array, unit: str) -> pa.Array:
 def _hashed(column: pa.Array, salt: bytes) -> pa.Array:
     kind = column.type
     encode, decode = _codec(kind)
-    distinct = column.dictionary_encode()
+    distinct = checked_utf8(column).dictionary_encode()
     digests = [decode(hashlib.sha256(salt + encode(value)).digest()) for value in distinct.dictionary.to_pylist()]
     return pa.array(digests, kind).take(distinct.indices)
 
