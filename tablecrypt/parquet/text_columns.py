@@ -32,7 +32,7 @@ from tablecrypt._arrow_types import with_leaves
 
 _LARGE: Final = {pa.string(): pa.large_string(), pa.binary(): pa.large_binary()}
 _CODED: Final = tuple(_LARGE)
-_NESTED: Final = ("STRUCT", "LIST", "LARGE_LIST", "MAP")
+_NESTED: Final = ("STRUCT", "LIST", "LARGE_LIST", "FIXED_SIZE_LIST", "MAP")
 _NOT_PLAIN: Final = frozenset(getattr(pa.lib, f"Type_{name}") for name in ("STRING_VIEW", "BINARY_VIEW", "DICTIONARY", *_NESTED))
 """Types that are views or dictionaries, or may hold some."""
 
