@@ -8,11 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from tablecrypt.errors import ConfigurationError, FormatError
+
+LARGE: Final = {pa.string(): pa.large_string(), pa.binary(): pa.large_binary()}
+"""Text and bytes whose offsets are 32 bits, and the same with 64."""
 
 
 def with_leaves(kind: pa.DataType, leaf: Callable[[pa.DataType], pa.DataType]) -> pa.DataType:

@@ -57,14 +57,18 @@ def is_missing(properties: Mapping[str, Any]) -> bool:
 
 
 def check_database(properties: Mapping[str, Any]) -> None:
-    """Refuse a SQLite database that is not there: a catalog would make an empty one, in which nothing is found.
+    """Refuse a SQLite database that is not there, or empty: a catalog would make its tables in it, in which nothing is found.
 
     Raises:
-        ConfigurationError: it is not there.
+        ConfigurationError: it is not there, or has no byte.
     """
     database, reason = _missing_database(properties), ""
     if database is None:
         return
+    if Path(database).exists():
+        raise ConfigurationError(
+            f"the catalog database {os.path.abspath(database)} is empty: restore it from a copy, or delete it if it never had a table"
+        )
     if not os.path.isabs(database):
         reason = f": {properties[URI]} is relative to the current folder. Go where the database is, or write its whole path"
     raise ConfigurationError(f"there is no catalog database at {os.path.abspath(database)}{reason}")
@@ -84,9 +88,9 @@ def check_folder(properties: Mapping[str, Any]) -> None:
 
 
 def _missing_database(properties: Mapping[str, Any]) -> str | None:
-    """Return the path of a SQLite database that is not there; None where it is, or where the catalog has no file."""
+    """Return the path of a SQLite database that is not there or has no byte; None where it is, or where the catalog has no file."""
     database = _database(properties)
-    return None if database is None or Path(database).exists() else database
+    return None if database is None or (Path(database).exists() and Path(database).stat().st_size) else database
 
 
 def _database(properties: Mapping[str, Any]) -> str | None:

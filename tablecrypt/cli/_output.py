@@ -69,7 +69,20 @@ def show(result: Any, as_json: bool, said: str = "") -> None:
         result: a result of an operation, which sums itself up in a sentence and says which of its fields people see; or a layout of fields.
         as_json: whether to print JSON: all fields.
         said: for people, this instead of the fields.
+
+    Raises:
+        OSError: stdout takes no more, as on a full disk. It says that the command itself is done.
     """
+    try:
+        _print(result, as_json, said)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        what = "stdout took no more of the result, and what the command did is done"
+        raise OSError(error.errno, f"{error.strerror}: {what}") from error
+
+
+def _print(result: Any, as_json: bool, said: str) -> None:
     if as_json:
         import json  # here, as --help needs none of it
 

@@ -102,6 +102,8 @@ def encrypt_file(
     with _new_file(file_keys.key_path(target), force) as key_sink, _new_file(target, force) as sink:
         length = (_encrypt_parquet if as_parquet else _encrypt_stream)(source, sink, key_metadata)
         key_sink.write(file_keys.key_json(keys, key_metadata.with_file_length(length)).encode())
+        # In a buffer it is not written: on a full disk the target would get its name without it.
+        key_sink.flush()
     said = f"Encrypted {source} into {target} ({bytes_shown(length)}). Its key is in {described['key']}: keep both files."
     show({**described, "bytes": length}, as_json, said)
 

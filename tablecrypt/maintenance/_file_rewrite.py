@@ -25,7 +25,7 @@ refuses is a part that does not open.
 
 `write_again` copies, of each format:
 
-    Parquet    module by module (see parquet/writing.py)
+    Parquet    module by module (see parquet/writing.py), or value by value where its writer had dictionaries (parquet/dictionaries.py)
     Avro       AGS1 block by block; plaintext as it is, into an AGS1 stream
 
 Raises TamperedFileError or FormatError, naming the old file, where it does not authenticate or is not of the format that its manifest says;
@@ -40,6 +40,7 @@ from __future__ import annotations
 
 import json
 import logging
+import secrets
 import shutil
 import uuid
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
@@ -69,8 +70,11 @@ from tablecrypt.maintenance.operation import ProgressListener, metadata_folder
 from tablecrypt.maintenance.reachable import EntryCounts
 from tablecrypt.maintenance.runner import FileDone, FileFunction, FileWork, LocalRunner, Runner, passed, run_counted
 from tablecrypt.manifests.records import DATA_FILE_POSITIONS, EncryptedDataFile, key_metadata_of, with_key
+from tablecrypt.parquet.dictionaries import notes_dictionaries, write_values
 from tablecrypt.parquet.file_keys import FileKeys
-from tablecrypt.parquet.writing import encrypt, reencrypt
+from tablecrypt.parquet.layout import encrypted_layout, plain_layout
+from tablecrypt.parquet.storage import open_sink, open_source
+from tablecrypt.parquet.writing import rewrite
 from tablecrypt.table.file_entries import FileEntryCodec
 from tablecrypt.table.snapshots import EncryptedProducer
 from tablecrypt.table.table import EncryptedTable
@@ -308,12 +312,14 @@ def write_again(io: EncryptingFileIO, work: NewFileWork, old: StandardKeyMetadat
 
 
 def _copy_parquet(io: EncryptingFileIO, source: str, old: StandardKeyMetadata | None, target: str, new: StandardKeyMetadata) -> int:
-    keys = FileKeys.of_table_file(new)
     file = io.plaintext_input(source) if old is None else io.raw_input(source)
-    with file.open() as stored, io.raw_output(target, RawContent.SELF_ENCRYPTED).create() as sink:
-        if old is None:
-            return encrypt(stored, sink, keys, location=source)
-        return reencrypt(stored, sink, FileKeys.of_table_file(old), keys, location=source)
+    with file.open() as stored, io.raw_output(target, RawContent.SELF_ENCRYPTED).create() as out:
+        with open_source(stored, source) as opened, open_sink(out) as sink:
+            layout = plain_layout(opened) if old is None else encrypted_layout(opened, FileKeys.of_table_file(old))
+            if not notes_dictionaries(layout):
+                return rewrite(layout, sink, FileKeys.of_table_file(new), secrets.token_bytes)
+        # Values of no row would stay in its pages, and go with its key to whoever gets rows of it.
+        return write_values(stored, old, out, new, source)
 
 
 def _copy_avro(io: EncryptingFileIO, source: str, old: StandardKeyMetadata | None, target: str, new: StandardKeyMetadata) -> int:

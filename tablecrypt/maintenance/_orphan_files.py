@@ -43,7 +43,7 @@ from tablecrypt.maintenance.operation import (
 from tablecrypt.printable import bytes_shown, counted, shown
 from tablecrypt.table._pyiceberg.statistics import statistics_locations
 from tablecrypt.table.metadata import read_named_metadata_file
-from tablecrypt.table.other_tables import used_by_another
+from tablecrypt.table.other_tables import may_be_used_by_another, used_by_another
 from tablecrypt.table.protection.exposed_values import ShownPartitions
 from tablecrypt.table.shares import deleting_io, keeping_shared, named_records
 from tablecrypt.table.table import EncryptedTable
@@ -170,11 +170,11 @@ def _reason_against(io: TableFileIO, strangers: Mapping[str, str], location: str
     if (reason := io.deletable.reason_against(location)) is not None:
         return reason
 
-    for folder, metadata_location in strangers.items():
+    for folder, why in strangers.items():
         # What the caller names outweighs a metadata file that anyone may have put there.
         named = any(DeletionScope((), (each,)).contains(folder) for each in io.deletable.named)
         if location.startswith(f"{folder}/") and not named:
-            return used_by_another(metadata_location)
+            return why
 
     return None
 
@@ -187,19 +187,27 @@ def _known_elsewhere(known: Collection[tuple[str, str, str]], locations: Iterabl
 
 
 def _foreign_folders(io: TableFileIO, listed: Iterable[StoredFile], known: Collection[tuple[str, str, str]], own: str) -> dict[str, str]:
-    """Return the folders in which other tables keep their files, each with the metadata file that says so: read to compare its uuid."""
+    """Return the folders in which other tables keep, or may keep, their files, each with why: metadata files are read for their uuid."""
     candidates = [file.location for file in listed if file.location.endswith(TABLE_METADATA_SUFFIXES)]
     unknown = [location for location in candidates if canonical(location) not in known]
     found: dict[str, str] = {}
+    unread: dict[str, str] = {}
 
     for location in sorted(unknown):
         folder = location.rpartition("/")[0]
         root = folder.rpartition("/")[0] if folder.endswith("/metadata") else folder
         # One metadata file of another table is enough for its folder: each look reads a whole file.
-        if root not in found and _table_uuid(io, location) not in (own, None):
-            found[root] = location
+        if root in found:
+            continue
+        table_uuid = _table_uuid(io, location)
+        if table_uuid is None and root != folder:
+            unread.setdefault(root, may_be_used_by_another(location))
+        elif table_uuid not in (own, None):
+            found[root] = used_by_another(location)
 
-    return found
+    # Elsewhere any file of that name would keep orphans. In the table's own folders it may be half of a commit of its own.
+    own_folders = {folder.rstrip("/") for folder in io.own_folders.folders}
+    return {root: why for root, why in unread.items() if root not in own_folders} | found
 
 
 def _table_uuid(io: TableFileIO, location: str) -> str | None:
@@ -207,7 +215,6 @@ def _table_uuid(io: TableFileIO, location: str) -> str | None:
     try:
         return str(read_named_metadata_file(io.inner, location, io.own_folders).table_uuid)
     except (FormatError, FileNotFoundError):
-        # What is no readable metadata claims no folder: otherwise any file of that name would keep orphans from being deleted.
         return None
 
 

@@ -161,6 +161,7 @@ def relocate(
     if key_id is not None and not key_id.strip():
         raise ConfigurationError("key_id is blank: name the copy's master key, or leave it out for the table's own")
     check_manifests_below_count(manifests_below, "key_id", key_id)
+    runner = runner_or_threads(runner, workers)
     if register_as is not None:
         check_new_name(table.catalog, register_as)
     copying = _Copying(source, copy_location(location), key_id, not current_only)
@@ -179,7 +180,6 @@ def relocate(
     if is_complete:
         return copying.result(files, copying.register(register_as), found=len(files))
 
-    runner = runner_or_threads(runner, workers)
     found = copying.copy_files(files, runner, not trust_lengths, progress)
     new_deletes = copying.rewrite_deletes(files, runner, progress)
     manifests = copying.write_metadata(new_deletes)

@@ -274,6 +274,11 @@ def _sources(table: EncryptedTable, given: list[str]) -> Iterator[OlderMetadata]
 
 
 def _given(table: EncryptedTable, location: str) -> OlderMetadata:
+    # As an unset variable leaves it. It would be the folder that the process runs in.
+    if not location.strip():
+        raise ConfigurationError(
+            "metadata is blank: give the location of a metadata file, or leave it out for those that the table left behind"
+        )
     source = read_older(table, location, is_given=True)
     if source is None:
         raise ConfigurationError(f"{location} is not there, or is not metadata of {name_of(table)}")

@@ -67,9 +67,12 @@ def holders(table: EncryptedTable, older: OlderFiles, retired: Collection[str]) 
         retired: key-ids of the KEKs that no file is to hold.
     """
     io = table.io
+    # Half of a commit that failed may hold the keys of snapshots that are gone, under a KEK that never came into the table.
+    kept = {snapshot.key_id for snapshot in table.metadata.snapshots}
+    keys = {each.key_id for each in older.snapshots.values() if each.key_id is not None} - kept
     for location, unread in older.unread.items():
         # What cannot be parsed is searched for the ids as text.
-        if (unread.is_logged and unread.problem) or _names_any(content_of(io, location), retired):
+        if (unread.is_logged and unread.problem) or _names_any(content_of(io, location), {*retired, *keys}):
             yield Holder(location, is_readable=False)
 
     for stored in stored_files(io.inner, metadata_folder(table.metadata)):

@@ -105,6 +105,10 @@ class KeyValue:
     VALUE: Final = 2
 
 
+ARROW_SCHEMA: Final = b"ARROW:schema"
+"""The key under which Arrow's writer notes the types of its columns: a schema in Arrow's IPC format, in Base64."""
+
+
 class RowGroup:
     """Column chunks of the same rows. Offsets and sizes are bytes."""
 

@@ -28,10 +28,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from tablecrypt._arrow_types import with_leaves
+from tablecrypt._arrow_types import LARGE, with_leaves
 
-_LARGE: Final = {pa.string(): pa.large_string(), pa.binary(): pa.large_binary()}
-_CODED: Final = tuple(_LARGE)
+_CODED: Final = tuple(LARGE)
 _NESTED: Final = ("STRUCT", "LIST", "LARGE_LIST", "FIXED_SIZE_LIST", "MAP")
 _NOT_PLAIN: Final = frozenset(getattr(pa.lib, f"Type_{name}") for name in ("STRING_VIEW", "BINARY_VIEW", "DICTIONARY", *_NESTED))
 """Types that are views or dictionaries, or may hold some."""
@@ -57,6 +56,11 @@ def plain_schema(schema: pa.Schema, dictionaries: Collection[str] = ()) -> pa.Sc
     return pa.schema([given if given.name in dictionaries else field for given, field in zip(schema, plain, strict=True)], schema.metadata)
 
 
+def has_dictionaries(schema: pa.Schema) -> bool:
+    """Whether columns are dictionaries, or have some inside."""
+    return bool(plain_schema(schema) != without_views(schema))
+
+
 def plain_rows(rows: Rows) -> Rows:
     """Return the rows in the schema that `plain_schema` gives; the same object where they have it."""
     schema = plain_schema(rows.schema)
@@ -79,7 +83,7 @@ def _plain(kind: pa.DataType) -> pa.DataType:
     if not pa.types.is_dictionary(kind):
         return _no_view(kind)
     # Each row gets a copy of its value, and Arrow counts the text of an array of short strings in 32 bits.
-    return _LARGE.get(kind.value_type, kind.value_type)
+    return LARGE.get(kind.value_type, kind.value_type)
 
 
 @dataclass(frozen=True, slots=True)

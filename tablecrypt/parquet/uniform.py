@@ -287,7 +287,7 @@ class UniformParquetFile:
     def _opened(self, source: pa.NativeFile, decryption: Any = None, coded: frozenset[str] = frozenset()) -> pq.ParquetReader:
         """Open the file for Arrow: with keys to read the footer from `source`, without them by the footer that was read already."""
         footer = None if decryption is not None else self._footer
-        dictionaries = [*(self._dictionary_columns or ()), *coded]
+        dictionaries = self._read_as_dictionaries(coded)
         # A ParquetFile around it would look at every column of the file, whichever are read.
         reader = pq.ParquetReader()
         reader.open(
@@ -301,6 +301,9 @@ class UniformParquetFile:
 
         return reader
 
+    def _read_as_dictionaries(self, coded: frozenset[str]) -> set[str]:
+        return {*(self._dictionary_columns or ()), *coded}
+
     def _fragment(self, coded: frozenset[str] = frozenset()) -> ds.ParquetFileFragment:
         """The file for Arrow's datasets. To make one, Arrow parses the footer, so that each is made once."""
         known = self._fragments.get(coded)
@@ -309,7 +312,7 @@ class UniformParquetFile:
         return known
 
     def _opened_fragment(self, coded: frozenset[str]) -> ds.ParquetFileFragment:
-        file_format = _format(self._key_metadata, {*(self._dictionary_columns or ()), *coded}, self._int96_unit)
+        file_format = _format(self._key_metadata, self._read_as_dictionaries(coded), self._int96_unit)
         if self._is_in_memory:
             # These are the bytes that were checked, or a view whose footer was made of them.
             return file_format.make_fragment(self._file)

@@ -48,7 +48,7 @@ import re
 import uuid
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from copy import copy, deepcopy
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -569,7 +569,7 @@ def decompressed(location: str, stored: bytes, may_be_cut: bool = False) -> byte
 
 
 def write_metadata_file(metadata: TableMetadata, io: FileIO, location: str) -> MetadataFile:
-    """Write a new metadata.json, compressed where its name says so."""
+    """Write a new metadata.json, compressed where its name says so. Where that fails, none is left: half of it would keep keys."""
     try:
         content = metadata.model_dump_json().encode()
     except ValueError as error:
@@ -577,13 +577,26 @@ def write_metadata_file(metadata: TableMetadata, io: FileIO, location: str) -> M
             f"{location}: a property or a comment holds text that UTF-8 cannot, so no metadata is written: {error}"
         ) from error
 
+    stored = Compressor.get_compressor(location).bytes_compressor()(content)
     try:
-        with io.new_output(location).create() as stream:
-            stream.write(Compressor.get_compressor(location).bytes_compressor()(content))
+        stream = io.new_output(location).create()
+        with _deleting_on_error(io, location), stream:
+            stream.write(stored)
     except OSError as error:
         reraise_naming(error, location)
 
     return MetadataFile(location, content)
+
+
+@contextmanager
+def _deleting_on_error(io: FileIO, location: str) -> Iterator[None]:
+    try:
+        yield
+    except BaseException:
+        # What the write says is what the caller needs to know.
+        with suppress(Exception):
+            io.delete(location)
+        raise
 
 
 def changed_metadata(metadata: EncryptedTableMetadata, changed: Mapping[str, Any]) -> EncryptedTableMetadata:

@@ -39,7 +39,12 @@ logger = logging.getLogger(__name__)
 
 
 def tables_at(io: FileIO, location: str) -> Iterator[tuple[str, uuid.UUID]]:
-    """Yield each metadata file in the folder of a table, with the table-uuid in it; half of one is none.
+    """Yield each metadata file in the folder of a table, with the table-uuid in it; half of one is none. As `metadata_files_at`."""
+    return ((file, found) for file, found in metadata_files_at(io, location) if found is not None)
+
+
+def metadata_files_at(io: FileIO, location: str) -> Iterator[tuple[str, uuid.UUID | None]]:
+    """Yield what is named as a metadata file in the folder of a table, with the table-uuid in it; None for what cannot be read.
 
     Args:
         io: the store's own FileIO.
@@ -55,8 +60,9 @@ def tables_at(io: FileIO, location: str) -> Iterator[tuple[str, uuid.UUID]]:
         try:
             found = read_metadata_file(io.new_input(file.location)).table_uuid
         except (FileNotFoundError, FormatError):
-            continue
-        yield file.location, found
+            yield file.location, None
+        else:
+            yield file.location, found
 
 
 def metadata_at(io: FileIO, location: str) -> TableMetadata | None:
@@ -94,15 +100,18 @@ class OtherTables:
 
     def _reason_in(self, folder: str, trusted: tuple[str, ...]) -> str | None:
         for around in _possible_tables(folder, trusted):
+            unread = None
             try:
-                found = next(tables_at(self.io, around), None)
+                for file, found in metadata_files_at(self.io, around):
+                    if found is not None:
+                        return None if found == self.own else used_by_another(file)
+                    unread = file
             except Exception as error:  # noqa: BLE001  every store has errors of its own
                 # Who may not look cannot know whose the file is.
                 logger.debug("%s cannot be listed: %s", around, error)
                 return f"may be another table's, as {around}/metadata cannot be listed ({type(error).__name__}): name the folder if not"
-
-            if found is not None:
-                return None if found[1] == self.own else used_by_another(found[0])
+            if unread is not None:
+                return may_be_used_by_another(unread)
 
         return None
 
@@ -110,6 +119,12 @@ class OtherTables:
 def used_by_another(metadata_location: str) -> str:
     """Return why a file stays that lies in the folder of a table with that metadata file."""
     return f"lies in a folder that another table uses, as {metadata_location} says"
+
+
+def may_be_used_by_another(metadata_location: str) -> str:
+    """Return why a file stays that lies in a folder where a file is named as a table's metadata, and cannot be read."""
+    # A store that cuts the one answer must not make another table's files anybody's.
+    return f"may be another table's, as {metadata_location} is named as its metadata and cannot be read: name the folder if not"
 
 
 def _possible_tables(folder: str, trusted: tuple[str, ...]) -> Iterator[str]:

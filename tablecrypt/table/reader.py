@@ -47,7 +47,7 @@ from pyiceberg.table import ALWAYS_TRUE, FileScanTask, TableProperties
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.types import BinaryType, ListType, MapType, StringType
 
-from tablecrypt._arrow_types import cast_values
+from tablecrypt._arrow_types import LARGE, cast_values
 from tablecrypt.errors import FormatError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO, is_local, refuse_restricted
 from tablecrypt.keys.nested_columns import all_ancestors, displaced
@@ -76,7 +76,6 @@ READ_AHEAD: Final = 16 * 1024 * 1024
 MOST_AT_ONCE: Final = 32
 _POSITION: Final = "__tablecrypt_position"
 _TEXT: Final = (StringType, BinaryType)
-_LARGE: Final = {pa.string(): pa.large_string(), pa.binary(): pa.large_binary()}
 
 T = TypeVar("T")
 PositionedRows: TypeAlias = tuple[pa.Array, pa.RecordBatch]
@@ -515,7 +514,7 @@ class Projection:
 
 def _is_read_as(stored: pa.DataType, expected: pa.DataType) -> bool:
     """Whether Arrow's scanner gives one type as the other, at most with wider offsets."""
-    return bool(stored == expected or _LARGE.get(stored) == expected)
+    return bool(stored == expected or LARGE.get(stored) == expected)
 
 
 def _without_equal(positions: pa.Array | None, rows: pa.RecordBatch, deletes: TaskDeletes) -> tuple[pa.Array | None, pa.RecordBatch]:

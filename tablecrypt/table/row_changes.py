@@ -56,6 +56,8 @@ from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import ConfigurationError, FormatError, PlaintextRefusedError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO, encrypting_io
 from tablecrypt.iceberg_properties import ROW_MODES
+from tablecrypt.parquet.dictionaries import keeps_unused_values
+from tablecrypt.parquet.text_columns import plain_schema
 from tablecrypt.parquet.uniform import UniformParquetFile
 from tablecrypt.setting_kinds import one_of
 from tablecrypt.table._pyiceberg.arrow import check_pyarrow_schema_compatible, stored_as, stored_schema
@@ -232,6 +234,7 @@ def encrypted_files_to_data_files(
         PlaintextRefusedError: a path has no key metadata, or the file is plaintext.
         FormatError: a file's key metadata is not StandardKeyMetadata version 1.
         TamperedFileError: a file does not open with its key, or has another length than its key metadata says.
+        ConfigurationError: a file holds values that none of its rows has.
         ValueError: a file's schema does not fit the table's, or its footer does not tell which partition it is in.
     """
     for path in paths:
@@ -256,11 +259,18 @@ def _data_file(metadata: EncryptedTableMetadata, io: EncryptingFileIO, path: str
     schema = metadata.schema()
 
     with source.open() as stream:
-        file = UniformParquetFile(stream, key_metadata, path)
-        check_pyarrow_schema_compatible(schema, file.schema, format_version=3)
+        file = UniformParquetFile(stream, key_metadata, path, dictionary_columns=None)
+        columns = plain_schema(file.schema)
+        check_pyarrow_schema_compatible(schema, columns, format_version=3)
+        # Whoever gets other rows of the table could get this one with them, and its key.
+        if keeps_unused_values(file):
+            raise ConfigurationError(
+                f"{path}: its columns are dictionaries (categories), of which values are stored that none of its rows has: write it again "
+                "without them (pandas: cat.remove_unused_categories()), or append its rows"
+            )
         footer = file.footer()
         mapping = (metadata.name_mapping() or schema.name_mapping).model_dump_json()
-        stored = stored_schema(file.schema.serialize().to_pybytes(), mapping, path)
+        stored = stored_schema(columns.serialize().to_pybytes(), mapping, path)
     statistics = FileStatistics.of_others(stored, schema, metadata.properties)
 
     data_file = DataFile.from_args(

@@ -308,6 +308,7 @@ class EncryptedTransaction(TransactionAdapter):
             AlreadyAddedError: the branch has a file already, or another process has added it meanwhile.
             PlaintextRefusedError: a file has no key metadata, or is plaintext.
             TamperedFileError: a file does not open with the key given for it.
+            ConfigurationError: the dictionaries of a file's writer hold values that none of its rows has.
         """
         # Files from elsewhere hold protected columns under their file's key, which every reader of the table has.
         refuse_protected(self.table_metadata, "add_files")

@@ -108,6 +108,17 @@ def test_a_command_says_once_which_files_relative_settings_mean(home: Path) -> N
     assert "relative" not in run("--catalog", "prod", "-p", f"uri=sqlite:///{home}/catalog.db", "-p", f"warehouse={home}", "audit").stderr
 
 
+def test_a_database_without_a_byte_is_not_filled_with_tables(home: Path) -> None:
+    """As a restore or a copy leaves it that failed."""
+    (home / "empty.db").touch()
+
+    done = run("--catalog", "prod", "-p", f"uri=sqlite:///{home}/empty.db", "audit")
+
+    assert (done.code, done.stdout) == (2, "")
+    assert f"the catalog database {home}/empty.db is empty: restore it from a copy, or delete it if it never had a table\n" in done.stderr
+    assert (home / "empty.db").stat().st_size == 0
+
+
 def test_a_database_of_an_absolute_path_that_is_not_there_is_refused_too(home: Path) -> None:
     done = run("--catalog", "prod", "-p", f"uri=sqlite:///{home}/typo.db", "audit")
 

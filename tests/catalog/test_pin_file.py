@@ -6,7 +6,6 @@ import fcntl
 import json
 import multiprocessing
 import os
-import resource
 import stat
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -21,6 +20,7 @@ from tablecrypt_catalog.pins.client import PinFile, Place, refuse_conflict
 from tablecrypt_catalog.pins.protected_columns import PinnedColumn
 from tablecrypt_catalog.pins.record import Head, Moves, TableVersion
 from tests.support.edited_metadata import edit_json
+from tests.support.full_disk import no_file_beyond
 from tests.support.observed_calls import observed
 from tests.support.vectors import VECTORS
 
@@ -426,13 +426,8 @@ def test_a_file_that_cannot_be_written_whole_stays_as_it_was_and_leaves_no_other
     """As on a full disk: no file may have more than 100 bytes."""
     remember(pins, VERSION_1)
     stored = path.read_bytes()
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (100, hard))
-    try:
-        with pytest.raises(OSError, match="File too large"):
-            remember(pins, version(2))
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    with no_file_beyond(100), pytest.raises(OSError, match="File too large"):
+        remember(pins, version(2))
     assert path.read_bytes() == stored
     assert sorted(each.name for each in path.parent.iterdir()) == ["pins.json", "pins.json.lock"]
 

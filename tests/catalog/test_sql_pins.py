@@ -25,6 +25,7 @@ from tablecrypt.table.table import EncryptedTable
 from tablecrypt_catalog import EncryptedSqlCatalog
 from tests.support.aws import AwsServer
 from tests.support.edited_metadata import edit_json
+from tests.support.full_disk import no_file_beyond
 from tests.support.noting_io import NOTING_IO, opened_files
 from tests.support.tables import ENCRYPTED, MASTER_KEY, ROWS, encrypted_sql_catalog, metadata_path, new_table
 
@@ -265,6 +266,32 @@ def test_a_catalog_that_answers_with_another_tables_metadata_is_refused(catalog:
     for use in (lambda: catalog.load_table("db.t"), lambda: table.append(ROWS)):
         with pytest.raises(TamperedFileError, match=r"for db\.t, but it is the metadata of db\.other"):
             use()
+
+
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_a_pinned_metadata_file_that_was_written_over_with_an_unknown_tables_is_refused(
+    catalog: EncryptedSqlCatalog, new_catalog: NewCatalog, table: Table, tmp_path: Path, elsewhere: bool
+) -> None:
+    """Under the same master key: of another catalog, or one that this catalog has dropped."""
+    other_catalog = new_catalog(uri=f"sqlite:///{tmp_path}/other.db") if elsewhere else catalog
+    other_catalog.create_namespace_if_not_exists("db")
+    other = new_table(other_catalog, "db.other", appends=[ROWS])
+    other_catalog.drop_table("db.other")
+
+    metadata_path(table).write_bytes(metadata_path(other).read_bytes())
+
+    for use in (lambda: new_catalog().load_table("db.t"), lambda: table.append(ROWS)):
+        with pytest.raises(TamperedFileError, match=r"db\.t: the table metadata was edited since"):
+            use()
+
+
+def test_metadata_that_a_full_disk_takes_in_half_is_not_left(catalog: EncryptedSqlCatalog, table: Table) -> None:
+    before, location = set(metadata_path(table).parent.iterdir()), table.metadata_location
+    with no_file_beyond(1000), pytest.raises(OSError, match=r"metadata\.json.*File too large|File too large.*metadata\.json"):
+        table.transaction().set_properties({"owner": "us"}).commit_transaction()
+
+    assert set(metadata_path(table).parent.iterdir()) == before
+    assert catalog.load_table("db.t").metadata_location == location
 
 
 def test_a_plaintext_table_in_place_of_an_encrypted_one_is_refused_until_its_pin_is_forgotten(

@@ -16,6 +16,7 @@ import pytest
 
 from tests.support.aws import AwsServer
 from tests.support.command import Done, in_shell, run, run_terminal
+from tests.support.full_disk import no_file_beyond
 from tests.support.plaintext import CANARY
 from tests.support.tables import MASTER_KEY, flip
 
@@ -359,3 +360,15 @@ def test_inspect_shows_no_key(stream: Path, keys: tuple[str, ...]) -> None:
 
 def test_inspect_refuses_a_file_of_no_known_format(stream: Path) -> None:
     assert "neither" in refused(run("inspect", str(stream)))
+
+
+def test_no_file_gets_its_name_where_the_disk_has_no_room_for_its_key(keys: tuple[str, ...], tmp_path: Path) -> None:
+    source, target = tmp_path / "short.txt", tmp_path / "short.ags1"
+    source.write_text("short")
+
+    with no_file_beyond(200):
+        done = run("encrypt-file", str(source), str(target), *keys)
+
+    assert done.code == 2
+    assert [path.name for path in tmp_path.iterdir()] == ["short.txt"]
+    assert run("encrypt-file", str(source), str(target), *keys).code == 0

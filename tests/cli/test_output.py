@@ -19,7 +19,7 @@ from tablecrypt.cli.audit import _print_audit
 from tablecrypt.cli.settings import Settings
 from tablecrypt.maintenance import Audit, Finding, FindingKind, LiveShare, Progress, TableAudit
 from tests.support.busy_kms import CLASS, BusyKeyManagementClient
-from tests.support.command import Done, run, run_terminal
+from tests.support.command import Done, in_shell, run, run_terminal
 
 RESULT = {
     "table": "db.t",
@@ -137,3 +137,14 @@ def test_rows_as_csv_have_no_control_character_in_the_names_of_columns() -> None
     sink = io.BytesIO()
     _write_csv(rows.to_reader(), sink)
     assert sink.getvalue().decode().splitlines() == ['"id\\x1b]0;owned\\x07","\\u202enote"', '1,"a"']
+
+
+@pytest.mark.parametrize("as_json", [(), ("--json",)])
+def test_a_full_stdout_does_not_look_as_if_nothing_was_done(tmp_path: Path, as_json: tuple[str, ...]) -> None:
+    made = tmp_path / "orders.keys"
+
+    done = in_shell('"$@" >/dev/full', "keygen", "--key-file", str(made), "--key-id", "orders", *as_json)
+
+    assert done.code == 2
+    assert done.stderr == "tablecrypt: No space left on device: stdout took no more of the result, and what the command did is done\n"
+    assert made.exists()

@@ -79,6 +79,28 @@ def test_what_is_no_snapshot_id_is_not_taken_for_a_shredded_one(table: Table, sn
         m.shred(table, snapshots)
 
 
+WITH_WORKERS: dict[str, Callable[..., Any]] = {
+    "compact": m.compact,
+    "erase": lambda table, **given: m.erase(table, "id = 3", **given),
+    "reencrypt": m.reencrypt,
+    "relocate": lambda table, **given: m.relocate(table, f"{table.location()}-copy", "alias/orders", **given),
+    "verify": lambda table, **given: m.verify(table, **{name: value for name, value in given.items() if name != "dry_run"}),
+}
+
+
+@pytest.mark.parametrize("workers", [-1, 0])
+@pytest.mark.parametrize("operation", WITH_WORKERS.values(), ids=WITH_WORKERS)
+def test_a_dry_run_with_fewer_workers_than_one(table: Table, operation: Callable[..., Any], workers: int) -> None:
+    with pytest.raises(ConfigurationError, match="workers"):
+        operation(table, workers=workers, dry_run=True)
+
+
+@pytest.mark.parametrize("metadata", ["", " ", ["\t"]])
+def test_a_blank_metadata_file_is_not_the_folder_that_the_process_runs_in(table: Table, metadata: Any) -> None:
+    with pytest.raises(ConfigurationError, match="metadata is blank: give the location"):
+        m.rescue(table, metadata=metadata)
+
+
 def test_snapshot_ids_of_numpy_are_ids(table: Table) -> None:
     first: Any = np.int64(table.snapshots()[1].snapshot_id)
 

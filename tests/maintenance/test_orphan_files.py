@@ -14,10 +14,11 @@ from pyiceberg.typedef import Identifier
 
 from tablecrypt.maintenance import remove_orphan_files
 from tablecrypt.maintenance._storage import canonical
+from tablecrypt.table.other_tables import OtherTables
 from tablecrypt_catalog import EncryptedSqlCatalog
 from tests.support.aws import AwsServer
 from tests.support.plaintext import CANARY
-from tests.support.tables import MASTER_KEY, SCHEMA, current_snapshot, encrypted_sql_catalog
+from tests.support.tables import MASTER_KEY, SCHEMA, current_snapshot, data_files, encrypted_sql_catalog, files_below, new_table, path_of
 
 pytestmark = pytest.mark.slow
 
@@ -123,3 +124,38 @@ def test_files_of_a_commit_made_while_files_are_listed_stay(aws: AwsServer, tmp_
 def test_spellings_of_one_location_are_the_same() -> None:
     assert len({canonical(each) for each in ("file:///a/b%20c", "file:/a/b c", "/a/b c")}) == 1
     assert canonical("s3a://bucket/k") == canonical("s3://bucket/k") != canonical("s3://other/k")
+
+
+@pytest.mark.parametrize("content", [b"", b'{"format-version": 3, "table-uu', b"\0" * 40])
+def test_a_table_below_whose_metadata_cannot_be_read_keeps_its_files(catalog: EncryptedSqlCatalog, content: bytes) -> None:
+    """A store that cuts an answer makes nobody's files orphans; a name alone, elsewhere, keeps none."""
+    table = new_table(catalog, "db.outer", appends=[rows(0)])
+    inner = catalog.create_table("db.inner", SCHEMA, location=f"{table.location()}/inner", properties={"encryption.key-id": MASTER_KEY})
+    inner.append(rows(0))
+    files = files_below(path_of(inner.location()))
+    for metadata in path_of(inner.location()).glob("metadata/*.metadata.json"):
+        metadata.write_bytes(content)
+    orphans = {put(table, "data/left.parquet"), put(table, "data/some.metadata.json"), put(table, "metadata/00099-half.metadata.json")}
+
+    result = remove_orphan_files(table, LATER, dry_run=False)
+
+    assert set(result.deleted) == orphans
+    assert files_below(path_of(inner.location())) == files
+    assert {path_of(location) for location in result.refused} == files
+    assert all("may be another table's" in why and "cannot be read" in why for why in result.refused.values())
+    assert set(remove_orphan_files(table, LATER, dry_run=False, delete_below=[inner.location()]).deleted) == set(result.refused)
+
+
+def test_deletions_spare_a_folder_whose_metadata_cannot_be_read(catalog: EncryptedSqlCatalog) -> None:
+    table, other = new_table(catalog, "db.t"), new_table(catalog, "db.other", appends=[rows(0)])
+    [file] = data_files(other)
+    owners = OtherTables(table.io.inner, table.metadata.table_uuid)
+    assert "another table uses" in str(owners.reason_against(file.file_path, ()))
+
+    for metadata in path_of(other.location()).glob("metadata/*.metadata.json"):
+        metadata.write_bytes(metadata.read_bytes()[:50])
+
+    fresh = OtherTables(table.io.inner, table.metadata.table_uuid)
+    assert "cannot be read: name the folder if not" in str(fresh.reason_against(file.file_path, ()))
+    assert fresh.reason_against(file.file_path, (other.location(),)) is None
+    assert fresh.reason_against(f"{table.location()}/data/x.parquet", ()) is None

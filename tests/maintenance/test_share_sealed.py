@@ -17,6 +17,7 @@ from tablecrypt.maintenance.sharing.records import live_shares
 from tablecrypt.maintenance.sharing.sealing import PrivateKey, PublicKey, create_key_pair
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt_catalog import EncryptedSqlCatalog
+from tests.support.full_disk import no_file_beyond
 from tests.support.shares import NORTH, Partner
 from tests.support.tables import MERGE_ON_READ, ids, metadata_of, path_of, team_rows, team_table
 
@@ -191,3 +192,11 @@ def test_a_location_that_leads_nowhere_is_refused_by_its_name(shared: Shared, pa
         accept_update(theirs, location, str(key_file))
     with pytest.raises(ConfigurationError, match=r"scheme 'foo'|holds a NUL"):
         partner.catalog.register_table("db.other", location)
+
+
+def test_a_key_pair_is_made_whole_or_not_at_all(tmp_path: Path) -> None:
+    with no_file_beyond(1000), pytest.raises(OSError, match="File too large"):
+        create_key_pair(tmp_path / "new.key")
+
+    assert not list(tmp_path.glob("new.key*"))
+    assert create_key_pair(tmp_path / "new.key")[0].exists()

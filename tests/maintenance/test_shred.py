@@ -648,3 +648,18 @@ def test_a_file_that_came_after_the_commit_may_be_current_by_now_and_waits_for_t
     assert untouched == [True]
     assert late.as_uri() in result.rewritten
     assert result.left == {}
+
+
+def test_half_of_a_commit_that_failed_keeps_no_key_of_a_shredded_snapshot(table: Table) -> None:
+    """Under a KEK that never came into the table, as a rotation leaves it whose disk was full."""
+    text = metadata_path(table).read_text()
+    [kek] = keks(table)
+    cut = metadata_folder(table) / f"00099-{uuid.uuid4()}.metadata.json"
+    whole = text.replace(kek.key_id, "never-committed")
+    cut.write_text(whole[:-20])
+    assert all(snapshot.key_id and snapshot.key_id in cut.read_text() for snapshot in metadata_of(table).snapshots)
+
+    done = shred(table, all_but_heads=True, delete_below=[table.location()])
+
+    assert not (done.left or done.refused or done.still_opened or done.not_found)
+    assert not cut.exists()

@@ -27,6 +27,7 @@ from tests.support.tables import (
     MASTER_KEY,
     MERGE_ON_READ,
     REGION_SCHEMA,
+    current_snapshot,
     files_below,
     ids,
     key_file_kms,
@@ -285,3 +286,25 @@ def test_a_record_that_was_made_up_ends_nothing_in_a_folder_that_no_share_has_ma
         unshare(table, other.location())
 
     assert files_below(path_of(other.location())) == before
+
+
+def test_a_commit_of_the_partners_that_the_store_answers_cut_is_his_all_the_same(
+    table: EncryptedTable, shared: Shared, partner: Partner
+) -> None:
+    of_partner = partner.register(shared)
+    of_partner.append(rows(100, 5, REGION_SCHEMA))
+    metadata, before = path_of(of_partner.metadata_location), ids(of_partner)
+    own = [task.file.file_path for task in of_partner.scan("id >= 100").plan_files()]
+    own.append(current_snapshot(of_partner).manifest_list)
+    whole = metadata.read_bytes()
+
+    for _ in range(2):
+        metadata.write_bytes(whole[: len(whole) // 2])
+        table.append(rows(40, 20, REGION_SCHEMA))
+        share(table, partner.key_id, partner.location, update=True)
+        metadata.write_bytes(whole)
+        assert ids(of_partner) == before
+    metadata.write_bytes(whole[: len(whole) // 2])
+    unshare(table, shared.share_uuid)
+
+    assert all(path_of(location).exists() for location in own)

@@ -22,6 +22,7 @@ from tablecrypt.maintenance.reachable import FileKind, ReachableFile, reachable_
 from tablecrypt_catalog import EncryptedSqlCatalog
 from tests.support.aws import AwsServer
 from tests.support.command import ROOT
+from tests.support.full_disk import no_file_beyond
 from tests.support.listeners import stopping
 from tests.support.tables import (
     TEAM_SCHEMA,
@@ -210,6 +211,15 @@ def test_a_file_that_changed_after_it_was_noted_is_looked_at_again(table: Table,
     path_of(target.location).write_bytes(path_of(target.location).read_bytes() + b"\0")
 
     assert set(bad_parts(verify(table, resume_from=state))) == {target.location}
+
+
+def test_a_state_file_without_room_for_its_first_line_is_not_left(table: Table, tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    with no_file_beyond(10), pytest.raises(OSError, match="File too large"):
+        verify(table, resume_from=state)
+
+    assert not state.exists()
+    assert verify(table, resume_from=state).is_good
 
 
 def test_a_forged_note_is_not_believed(table: Table, tmp_path: Path, interrupted_at_the_end: Callable[[], Path]) -> None:

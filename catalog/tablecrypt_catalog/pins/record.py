@@ -380,6 +380,8 @@ class TrustedTable:
             )
 
     def _check_is_new_table(self, pin: TableVersion, seen: TableVersion, pinned_as: str | None, moved: Moves) -> None:
+        # A new table has a metadata file of its own: this one was written over with another table's.
+        self._check_hash(pin, seen)
         if pinned_as is not None:
             raise TamperedFileError(
                 seen.metadata_location,

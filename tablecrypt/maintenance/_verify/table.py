@@ -372,7 +372,7 @@ class VerifyState:
         if path.exists():
             self._read()
         else:
-            self._append({"tablecrypt": "verify", "version": _STATE_VERSION, "table-uuid": table_uuid})
+            self._begin()
 
     def parts_of(self, stored: StoredFile, key: StandardKeyMetadata, full: bool, said: list[Any]) -> int | None:
         """How many parts of a file authenticated in the run before; None where it has to be looked at.
@@ -411,6 +411,14 @@ class VerifyState:
     def remove(self) -> None:
         """Remove the file: the run has ended."""
         self._path.unlink(missing_ok=True)
+
+    def _begin(self) -> None:
+        try:
+            self._append({"tablecrypt": "verify", "version": _STATE_VERSION, "table-uuid": self._uuid})
+        except BaseException:
+            # Without its first line it is nobody's state file, and the next run would refuse it.
+            self._path.unlink(missing_ok=True)
+            raise
 
     def _read(self) -> None:
         content = self._path.read_bytes()

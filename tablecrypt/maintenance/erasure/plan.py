@@ -19,7 +19,7 @@ from tablecrypt.errors import ConfigurationError
 from tablecrypt.maintenance._shred_find import OlderFiles, inspect_older
 from tablecrypt.maintenance.erasure.result import ErasedRef
 from tablecrypt.maintenance.erasure.row_filter import WHOLE_TABLE, ErasureFilter
-from tablecrypt.maintenance.erasure.search import FileSearch, Findings, Holds, NamedFiles, named_files
+from tablecrypt.maintenance.erasure.search import ENDED_BY_REWRITING, FileSearch, Findings, Holds, NamedFiles, named_files
 from tablecrypt.maintenance.operation import Counted
 from tablecrypt.table.planning import EncryptedFileScanTask
 from tablecrypt.table.table import EncryptedTable
@@ -63,7 +63,7 @@ class Searching:
     def held(self) -> frozenset[str]:
         """Locations of files that hold such rows or values, or held them perhaps and are not stored any more."""
         # Missing files too: the manifest that names one holds its DEK and bounds, and a copy of the file may exist elsewhere.
-        return self.findings.holding(Holds.ROWS, Holds.BOUNDS, Holds.BLANKED, Holds.MISSING)
+        return self.findings.holding(*ENDED_BY_REWRITING, Holds.MISSING)
 
     @property
     def suspects(self) -> frozenset[int]:
@@ -130,7 +130,7 @@ class RefWork:
         every = table.scan(options={"include_empty_files": "true"}).use_ref(name)
         tasks = every.plan_files()
         # No missing files: only those that no live entry names count as missing, and a branch has live ones alone.
-        held = findings.holding(Holds.ROWS, Holds.BOUNDS, Holds.BLANKED)
+        held = findings.holding(*ENDED_BY_REWRITING)
         with_rows = [task for task in tasks if task.file.file_path in held]
         stored = sum(findings.inspected[task.file.file_path].matching for task in with_rows)
         rows = sum(len(scan.matching_positions(task)) for task in with_rows)

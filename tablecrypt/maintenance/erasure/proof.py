@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from pyiceberg.manifest import DataFileContent
 from pyiceberg.table.metadata import TableMetadata
 
 from tablecrypt.files.raw_output import TABLE_METADATA_SUFFIXES, operation_of_journal
@@ -85,6 +86,8 @@ def _remaining(searching: Searching) -> dict[str, str]:
             found[location] = f"{counted_text(inspected.matching, 'row', 'rows') if what == 'rows' else what}: {RUN_AGAIN}"
         elif inspected.holds == Holds.BOUNDS:
             found[location] = f"a manifest has bounds of it that none of its rows has: {RUN_AGAIN}"
+        elif inspected.holds == Holds.DICTIONARIES:
+            found[location] = f"dictionaries of its writer with values that none of its rows has: {RUN_AGAIN}"
         elif inspected.holds == Holds.BLANKED:
             found[location] = f"values of protected columns, of rows that are blanked: {RUN_AGAIN}"
         elif inspected.holds == Holds.MISSING:
@@ -120,6 +123,13 @@ def hidden_columns(searching: Searching) -> tuple[HiddenColumn, ...]:
 
 def _undecided(searching: Searching) -> Iterator[tuple[str, str]]:
     for location in searching.findings.holding(Holds.UNDECIDED):
+        if searching.named.files[location].file.content == DataFileContent.DATA:
+            yield (
+                location,
+                "its writer had dictionaries (categories), which may hold values of any row: the same erasure by whoever may read all of "
+                "its columns ends it",
+            )
+            continue
         yield (
             location,
             "deletes rows by columns that the filter does not compare, so its values cannot be told apart: compact(apply_deletes=True) "

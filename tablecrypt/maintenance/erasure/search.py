@@ -14,6 +14,9 @@ is of a column that the filter compares, and the filter may be true of it.
 
     bound 7 of customer_id, filter customer_id = 7, no row of the file has it     a value of an erased row
     bound "abcdefghijklmnop", and a row has "abcdefghijklmnopq"                   cut after 16 characters, and of that row
+
+So are the dictionaries of whoever wrote a file, as far as it says that it had some: a value in them that no row of the file has may be of
+any row, whichever columns the filter compares.
 """
 
 from __future__ import annotations
@@ -29,7 +32,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.conversions import from_bytes
 from pyiceberg.io.pyarrow import pyarrow_to_schema, schema_to_pyarrow
-from pyiceberg.manifest import DataFile, DataFileContent, ManifestEntry, ManifestEntryStatus, ManifestFile
+from pyiceberg.manifest import DataFile, DataFileContent, FileFormat, ManifestEntry, ManifestEntryStatus, ManifestFile
 from pyiceberg.schema import Schema, prune_columns
 from pyiceberg.table import ALWAYS_TRUE
 from pyiceberg.types import PrimitiveType, StructType
@@ -47,13 +50,17 @@ from tablecrypt.maintenance._shred_find import OlderFiles
 from tablecrypt.maintenance.columns.blanking import BLANKED
 from tablecrypt.maintenance.erasure.row_filter import ErasureFilter
 from tablecrypt.maintenance.operation import Counted
-from tablecrypt.manifests.records import FORMAT_VERSION, EncryptedDataFile, is_deletion_vector, partition_values
-from tablecrypt.parquet.uniform import ReadRequest
+from tablecrypt.manifests.records import FORMAT_VERSION, EncryptedDataFile, is_deletion_vector, key_metadata_of, partition_values
+from tablecrypt.parquet.dictionaries import keeps_unused_values, notes_dictionaries
+from tablecrypt.parquet.file_keys import FileKeys
+from tablecrypt.parquet.layout import encrypted_layout
+from tablecrypt.parquet.storage import open_source
+from tablecrypt.parquet.uniform import ReadRequest, UniformParquetFile
 from tablecrypt.table._pyiceberg.arrow import InclusiveMetricsEvaluator, to_requested_schema
 from tablecrypt.table.arrow_filter import comparable
 from tablecrypt.table.data_file_reader import FIELD_ID_KEY, opened_file
 from tablecrypt.table.deletes import DeletionVectorReader, equality_fields
-from tablecrypt.table.metadata import EncryptedSnapshot
+from tablecrypt.table.metadata import EncryptedSnapshot, has_column_keys
 from tablecrypt.table.planning import EncryptedFileScanTask, sequence_number_of
 from tablecrypt.table.reader import TaskReader
 from tablecrypt.table.table import EncryptedTable
@@ -72,14 +79,19 @@ class Holds(Enum):
     MISSING = auto()
     """The file is not stored, and the bounds in its entry do not rule such rows out."""
     UNDECIDED = auto()
-    """Values of which the filter's columns say nothing: equality deletes by other columns."""
+    """Values that the filter cannot decide: equality deletes by other columns; dictionaries, where the caller may not read all columns."""
     HIDDEN = auto()
     """As the next one, and the caller may not read these columns."""
     BLANKED = auto()
     """None of its rows matches, but ciphertext of protected columns is left in blanked rows, and the caller may read these columns."""
+    DICTIONARIES = auto()
+    """None of its rows matches, but the dictionaries of its writer hold values that no row of it has: of whatever rows they are."""
     BOUNDS = auto()
     """None of its rows matches, but bounds in its entry that no row of it has may be of such rows."""
     ROWS = auto()
+
+
+ENDED_BY_REWRITING: Final = (Holds.ROWS, Holds.BOUNDS, Holds.DICTIONARIES, Holds.BLANKED)
 
 
 @dataclass(frozen=True)
@@ -379,7 +391,22 @@ class FileSearch:
         # By its name, which the manifest entry authenticates: renaming a stored file does not turn it into a blanked one.
         if not matching and named.file.file_path.endswith(BLANKED):
             holds = Holds.HIDDEN if self._is_blind else Holds.BLANKED
+        if holds == Holds.NOTHING and self._keeps_unused_values(named.file):
+            holds = Holds.UNDECIDED if self._is_blind else Holds.DICTIONARIES
         return Inspected(holds, rows, matching)
+
+    def _keeps_unused_values(self, file: DataFile) -> bool:
+        """Whether a file has, or may have, values that none of its rows has."""
+        if file.file_format != FileFormat.PARQUET:
+            return False
+        location, key = file.file_path, key_metadata_of(file)
+        with self._io.raw_input(location).open() as stored, open_source(stored, location) as source:
+            if not notes_dictionaries(encrypted_layout(source, FileKeys.of_table_file(key))):
+                return False
+            # Of a file with columns under other keys, what its footer says counts: it has to be written again as a whole.
+            return has_column_keys(self._metadata) or keeps_unused_values(
+                UniformParquetFile(stored, key, location, dictionary_columns=None)
+            )
 
     def _decided(self, values: pa.Table) -> Inspected:
         """Say what values of some columns of the table hold."""

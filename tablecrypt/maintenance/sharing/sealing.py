@@ -127,7 +127,12 @@ def create_key_pair(path: Path) -> tuple[Path, PublicKey]:
         raise _unsupported(error) from error
     key = PrivateKey(Secret(lattice.private_bytes_raw() + curve.private_bytes_raw()))
     _write(path, "private", key.secret.reveal(), private=True)
-    _write(public_path, "public", key.public.encoded, private=False)
+    try:
+        _write(public_path, "public", key.public.encoded, private=False)
+    except BaseException:
+        # Nobody has sealed anything to it, and it would keep the next run from making the pair.
+        path.unlink(missing_ok=True)
+        raise
 
     return public_path, key.public
 

@@ -28,7 +28,7 @@ from tablecrypt.files.stores import stored_files
 from tablecrypt.maintenance._relocate_files import PathMap
 from tablecrypt.maintenance._storage import canonical
 from tablecrypt.table.metadata import EncryptedTableMetadata, read_metadata_file
-from tablecrypt.table.other_tables import tables_at
+from tablecrypt.table.other_tables import metadata_files_at
 from tablecrypt.table.table_files import TableFileIO, folders_of
 
 _NAMESPACE: Final = uuid.UUID("b4f5c1b0-6f2d-5c39-8a7e-2d1f0c9e7a55")
@@ -58,16 +58,20 @@ class States:
         io: the share's.
         location: its folder.
         tables: the table-uuid in each metadata file there.
+        unread: what is named as a metadata file there, and cannot be read.
     """
 
     io: TableFileIO
     location: str
     tables: Mapping[str, uuid.UUID]
+    unread: frozenset[str] = frozenset()
 
     @classmethod
     def at(cls, io: TableFileIO, location: str) -> States:
         """Look what is there."""
-        return cls(io, location, dict(tables_at(io.inner, location)))
+        files = dict(metadata_files_at(io.inner, location))
+        tables = {file: table_uuid for file, table_uuid in files.items() if table_uuid is not None}
+        return cls(io, location, tables, frozenset(files.keys() - tables.keys()))
 
     def without_linked(self, share_uuid: str) -> States:
         """Return this without other tables that are not here: links that a partner has put here lead to their metadata."""
@@ -118,9 +122,10 @@ class States:
         remembered = _METADATA.fullmatch(metadata_location)
         own = {location: found["generation"] for location in self.tables if (found := self._own(location))}
         generations = {*own.values(), *((remembered["generation"],) if remembered else ())}
-        is_abandoned = own.keys() == self.tables.keys()
-        others = (location for location, generation in self.others().items() if is_abandoned or generation in generations)
-        return [*sorted(own), *sorted(others)]
+        others = self.others()
+        is_abandoned = own.keys() == self.tables.keys() and not self._may_be_committed_to(others)
+        others_of_own = (location for location, generation in others.items() if is_abandoned or generation in generations)
+        return [*sorted(own), *sorted(others_of_own)]
 
     def others(self) -> dict[str, str]:
         """List what is named like files of states beside their metadata.json, whosever it is: by location, the generation."""
@@ -150,12 +155,23 @@ class States:
         replaced = own[:-1]
         # Whoever writes here can name a state as the files of another table in this folder, or behind a link, are named.
         others = self.others() if replaced else {}
+        if replaced and self._may_be_committed_to(others):
+            return False
         for _, location, generation in replaced:
             for other in (each for each, belongs_to in others.items() if belongs_to == generation):
                 self.io.delete(other)
             # Last: a run that was killed here finds by it what is left to delete.
             self.io.delete(location)
         return True
+
+    def _may_be_committed_to(self, others: Mapping[str, str]) -> bool:
+        """Whether a metadata file that cannot be read may be a commit of somebody else's: a store that cuts one answer ends no commit.
+
+        Half of one of sharing's own, of a run that was killed, has its generation's manifest list beside it.
+        """
+        of_lists = {generation for location, generation in others.items() if "/metadata/snap-" in location}
+        found = map(_METADATA.fullmatch, self.unread)
+        return any(each is None or each["generation"] not in of_lists for each in found)
 
     def _own(self, location: str) -> re.Match[str] | None:
         found = _METADATA.fullmatch(location)

@@ -57,11 +57,10 @@ from tablecrypt.parquet.protected.mapped_ids import MappedColumn
 from tablecrypt.parquet.protected.placeholders import blanks, error_placeholder_pages
 from tablecrypt.parquet.protected.protected_layout import KeyByField, ProtectedLayout
 from tablecrypt.parquet.storage import Sink, source_of
-from tablecrypt.parquet.structs import ColumnMetaData, FileMetaData, KeyValue, RowGroup, SchemaElement
+from tablecrypt.parquet.structs import ARROW_SCHEMA, ColumnMetaData, FileMetaData, KeyValue, RowGroup, SchemaElement
 from tablecrypt.parquet.thrift import Struct
 from tablecrypt.parquet.writing import STRIPPED, FileEncryption, ModularWriter, PlacedChunk
 
-_ARROW_SCHEMA: Final = b"ARROW:schema"
 _COMPRESSION: Final = "zstd"
 
 
@@ -286,7 +285,7 @@ class _Rewriting:
 def without_notes(footer: Struct) -> Struct:
     """Return a footer without what the file's writer noted there beside the types that Arrow's writer notes of its columns."""
     # Notes hold values, and the table's key opens the footer: Hudi notes the least and the greatest record key there.
-    kept = [each for each in structs_of(footer, FileMetaData.KEY_VALUE_METADATA) if each.binary(KeyValue.KEY) == _ARROW_SCHEMA]
+    kept = [each for each in structs_of(footer, FileMetaData.KEY_VALUE_METADATA) if each.binary(KeyValue.KEY) == ARROW_SCHEMA]
     without = footer.copy(without=(FileMetaData.KEY_VALUE_METADATA, *footer.beyond(FileMetaData.SPECIFIED)))
     if kept:
         without.set(FileMetaData.KEY_VALUE_METADATA, thrift.LIST, kept)

@@ -139,8 +139,7 @@ class NullKeepingProjection(ArrowProjectionVisitor):
         if not self._include_field_ids:
             return super()._cast_if_needed(field, values)
 
-        stored = values.type.value_type if pa.types.is_dictionary(values.type) else values.type
-        is_unsigned = pa.types.is_unsigned_integer(stored)
+        is_unsigned = pa.types.is_unsigned_integer(values.type)
         try:
             return values.cast(schema_to_pyarrow(field.field_type)) if is_unsigned else super()._cast_if_needed(field, values)
         except pa.ArrowInvalid as error:
