@@ -12,6 +12,14 @@ _OF_CATALOGS: Final = ("pyiceberg", "sqlalchemy", "botocore", "hive_metastore", 
 _AZURE: Final = "azure"
 _OF_STORES: Final = (_AZURE, "google", "gcsfs", "aiohttp")
 """Packages whose errors are a store's."""
+_OF_SQLITE: Final = {
+    "database is locked": "another process writes to it: try again",
+    "disk is full": "free some space, and try again",
+    "readonly database": "it cannot be written to: check the rights of its file and folder",
+    "is malformed": "its file is damaged: restore it from a copy",
+    "is not a database": "its file is damaged or another: check the catalog's uri, or restore it from a copy",
+}
+"""What to do, by what SQLite says."""
 _CONFIGURATION: Final = "pyiceberg.utils.config"
 
 
@@ -35,7 +43,8 @@ def said_of(error: Exception) -> str:
 
     driver = getattr(error, "orig", None)
     if isinstance(driver, Exception):
-        return f"the catalog's database refused ({type(driver).__name__}: {driver}): check the catalog's uri"
+        advice = next((advice for mark, advice in _OF_SQLITE.items() if mark in str(driver)), "check the catalog's uri")
+        return f"the catalog's database refused ({type(driver).__name__}: {driver}): {advice}"
     if (mark := getattr(error, "problem_mark", None)) is not None:  # the rest of its text shows the line, which may be a password
         return f".pyiceberg.yaml is not YAML that PyIceberg reads: line {mark.line + 1}: {getattr(error, 'problem', None)}"
     if type(error).__name__ == "TTransportException":

@@ -15,6 +15,7 @@ from tablecrypt.cli._output import progress_shown, say, show
 from tablecrypt.cli.main import FOUND, INTERRUPTED, REFUSED, TERMINATED, UNREAD
 from tablecrypt.cli.settings import Settings, is_glob
 from tablecrypt.errors import ConfigurationError
+from tablecrypt.external_errors import is_external, said_of
 from tablecrypt.printable import counted, one_line, printable
 from tablecrypt.setting_kinds import names_near, question
 
@@ -315,7 +316,8 @@ def _print_each(done: CatalogResult[Any], show_one: Callable[[Any], None], bad: 
         if each.result is not None:
             show_one(each.result)
         elif each.error is not None:
-            say(f"{each.table}: FAILED: {type(each.error).__name__}: {one_line(each.error)}")
+            what = said_of(each.error) if is_external(each.error) else f"{type(each.error).__name__}: {each.error}"
+            say(f"{each.table}: FAILED: {one_line(what)}")
         else:
             say(f"{each.table}: not encrypted, left as it is")
 

@@ -70,7 +70,7 @@ from tablecrypt.maintenance.operation import ProgressListener, metadata_folder
 from tablecrypt.maintenance.reachable import EntryCounts
 from tablecrypt.maintenance.runner import FileDone, FileFunction, FileWork, LocalRunner, Runner, passed, run_counted
 from tablecrypt.manifests.records import DATA_FILE_POSITIONS, EncryptedDataFile, key_metadata_of, with_key
-from tablecrypt.parquet.dictionaries import notes_dictionaries, write_values
+from tablecrypt.parquet.dictionaries import write_values
 from tablecrypt.parquet.file_keys import FileKeys
 from tablecrypt.parquet.layout import encrypted_layout, plain_layout
 from tablecrypt.parquet.storage import open_sink, open_source
@@ -316,7 +316,7 @@ def _copy_parquet(io: EncryptingFileIO, source: str, old: StandardKeyMetadata | 
     with file.open() as stored, io.raw_output(target, RawContent.SELF_ENCRYPTED).create() as out:
         with open_source(stored, source) as opened, open_sink(out) as sink:
             layout = plain_layout(opened) if old is None else encrypted_layout(opened, FileKeys.of_table_file(old))
-            if not notes_dictionaries(layout):
+            if not layout.notes_dictionaries:
                 return rewrite(layout, sink, FileKeys.of_table_file(new), secrets.token_bytes)
         # Values of no row would stay in its pages, and go with its key to whoever gets rows of it.
         return write_values(stored, old, out, new, source)

@@ -28,7 +28,7 @@ from typing import Final
 from tablecrypt.errors import FormatError
 from tablecrypt.parquet import thrift
 from tablecrypt.parquet.structs import FileMetaData, KeyValue, RowGroup, SchemaElement
-from tablecrypt.parquet.thrift import DEFERRED, FLAT, Shape, Struct
+from tablecrypt.parquet.thrift import DEFERRED, FLAT, Shape, Struct, structs_of
 
 ENTRY: Final = b"tablecrypt.columns-apart"
 _SHAPE: Final[Shape] = {
@@ -123,13 +123,6 @@ def _divided(footer: Struct, is_apart: Callable[[str], bool]) -> tuple[Struct, S
         listed.set(FileMetaData.COLUMN_ORDERS, thrift.LIST, orders[:leaves])
 
     return listed, apart
-
-
-def structs_of(footer: Struct, field_id: int) -> list[Struct]:
-    """Return a list of structs that a footer's reader steps over; none where it is not there."""
-    if field_id not in footer:
-        return []
-    return thrift.decode(Struct({field_id: footer.fields[field_id]}).encode(), {field_id: FLAT}).structs(field_id)
 
 
 def _decoded(value: bytes) -> Struct:

@@ -12,7 +12,6 @@ they note the types of their columns, as they do unless they are told not to.
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from operator import attrgetter, methodcaller
@@ -26,34 +25,12 @@ from tablecrypt._arrow_types import is_list, without_nulls_of_null_structs
 from tablecrypt._store_errors import is_store_error, reraise_naming
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import FormatError
-from tablecrypt.parquet.columns_apart import structs_of
-from tablecrypt.parquet.footer import described
-from tablecrypt.parquet.layout import FileLayout
-from tablecrypt.parquet.structs import ARROW_SCHEMA, FileMetaData, KeyValue
-from tablecrypt.parquet.text_columns import has_dictionaries, plain_rows, plain_schema
+from tablecrypt.parquet.layout import has_dictionary
+from tablecrypt.parquet.text_columns import plain_rows, plain_schema
 from tablecrypt.parquet.uniform import UniformParquetFile, UniformParquetWriter
 
 _CODECS: Final = {"UNCOMPRESSED": "NONE"}
 """Where the names of codecs in Arrow's footers are not those that its writer takes."""
-
-
-def notes_dictionaries(layout: FileLayout) -> bool:
-    """Whether a file's footer says that its writer had dictionaries.
-
-    Raises:
-        FormatError: a note in the footer has no key.
-    """
-    with described(layout.location, "the footer"):
-        notes = structs_of(layout.metadata, FileMetaData.KEY_VALUE_METADATA)
-        return any(note.binary(KeyValue.KEY) == ARROW_SCHEMA and _describes_some(note.optional_binary(KeyValue.VALUE)) for note in notes)
-
-
-def _describes_some(note: bytes | None) -> bool:
-    try:
-        return has_dictionaries(pa.ipc.read_schema(pa.py_buffer(base64.b64decode(note or b""))))
-    # Not what an Arrow writer has noted: then this says nothing of the file, as where there is no note.
-    except (ValueError, OSError, pa.ArrowException):
-        return False
 
 
 def keeps_unused_values(file: UniformParquetFile) -> bool:
@@ -65,7 +42,7 @@ def keeps_unused_values(file: UniformParquetFile) -> bool:
     Raises:
         TamperedFileError: a module does not authenticate.
     """
-    columns = [field.name for field in file.schema if has_dictionaries(pa.schema([field]))]
+    columns = [field.name for field in file.schema if has_dictionary(field.type)]
     if not columns:
         return False
 

@@ -39,9 +39,12 @@ ColumnCryptoMetaData.
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Iterator, Set
 from dataclasses import dataclass
 from functools import cached_property
+
+import pyarrow as pa
 
 from tablecrypt.errors import ConfigurationError, FormatError, KeyNotFoundError, TamperedFileError
 from tablecrypt.parquet import thrift
@@ -51,12 +54,14 @@ from tablecrypt.parquet.footer import MAGIC_LENGTH, FileCiphers, StoredFooter, d
 from tablecrypt.parquet.modules import ModuleCipher, ModuleOrdinals, ModuleType, check_stated, module_length
 from tablecrypt.parquet.storage import Source
 from tablecrypt.parquet.structs import (
+    ARROW_SCHEMA,
     COLUMN_CHUNK_SHAPE,
     ColumnChunk,
     ColumnCryptoMetaData,
     ColumnMetaData,
     EncryptionWithColumnKey,
     FileMetaData,
+    KeyValue,
     RowGroup,
     SchemaElement,
 )
@@ -342,6 +347,14 @@ class FileLayout:
         with described(self.location, "the schema in the footer"):
             return leaf_paths(self.metadata.structs(FileMetaData.SCHEMA))
 
+    @property
+    def notes_dictionaries(self) -> bool:
+        """Whether the footer says that the file's writer had dictionaries, as Arrow's writers note it (dictionaries.py)."""
+        with described(self.location, "the footer"):
+            notes = thrift.structs_of(self.metadata, FileMetaData.KEY_VALUE_METADATA)
+            values = [each.optional_binary(KeyValue.VALUE) for each in notes if each.binary(KeyValue.KEY) == ARROW_SCHEMA]
+        return any(_describes_dictionaries(value or b"") for value in values)
+
     def leaves_of(self, columns: Set[str]) -> list[int]:
         """Ordinals of the leaf columns in these top-level ones."""
         return [ordinal for ordinal, path in enumerate(self.leaf_paths()) if path[0] in columns]
@@ -364,6 +377,19 @@ class FileLayout:
             check_stated(row_group, "a row group with ordinal")
             check_stated(len(chunks) - 1, "a column with ordinal")
         return RowGroupLayout(chunks, row_group, self)
+
+
+def _describes_dictionaries(note: bytes) -> bool:
+    try:
+        return any(map(has_dictionary, pa.ipc.read_schema(pa.py_buffer(base64.b64decode(note))).types))
+    # Not what Arrow's writer has noted: then it says nothing of the file, as where there is no note.
+    except (ValueError, OSError, pa.ArrowException):
+        return False
+
+
+def has_dictionary(kind: pa.DataType) -> bool:
+    """Whether a type of Arrow's is a dictionary, or has one inside."""
+    return bool(pa.types.is_dictionary(kind)) or any(has_dictionary(kind.field(at).type) for at in range(kind.num_fields))
 
 
 def may_hold_columns_apart(footer: Struct) -> bool:

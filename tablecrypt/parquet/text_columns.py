@@ -56,11 +56,6 @@ def plain_schema(schema: pa.Schema, dictionaries: Collection[str] = ()) -> pa.Sc
     return pa.schema([given if given.name in dictionaries else field for given, field in zip(schema, plain, strict=True)], schema.metadata)
 
 
-def has_dictionaries(schema: pa.Schema) -> bool:
-    """Whether columns are dictionaries, or have some inside."""
-    return bool(plain_schema(schema) != without_views(schema))
-
-
 def plain_rows(rows: Rows) -> Rows:
     """Return the rows in the schema that `plain_schema` gives; the same object where they have it."""
     schema = plain_schema(rows.schema)

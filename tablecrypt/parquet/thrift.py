@@ -299,6 +299,13 @@ def decode(data: bytes, shape: Shape) -> Struct:
     return struct
 
 
+def structs_of(struct: Struct, field_id: int) -> list[Struct]:
+    """Return a list of structs that a reader steps over; none where it is not there."""
+    if field_id not in struct:
+        return []
+    return decode(Struct({field_id: struct.fields[field_id]}).encode(), {field_id: FLAT}).structs(field_id)
+
+
 def decode_padded(data: bytes | bytearray, shape: Shape) -> Struct:
     """Read a struct that was encrypted. Bytes may follow it: parquet-java encrypts its whole buffer, which may be longer."""
     return decode_at(bytes(data), shape)[0]

@@ -19,7 +19,7 @@ from tablecrypt.maintenance.expiry import expire_snapshots
 from tablecrypt_catalog import EncryptedInMemoryCatalog, load_catalog
 from tests.support import denying_kms
 from tests.support.aws import AwsServer
-from tests.support.command import Command
+from tests.support.command import Command, new_database
 from tests.support.configuration import configure
 from tests.support.edited_metadata import edited
 from tests.support.plaintext import CANARY
@@ -147,7 +147,7 @@ def test_a_nested_block_of_the_file_is_no_property(home: Path, sql: dict[str, st
 
 @pytest.mark.parametrize(("name", "value"), [("encryption.required", "yes, please"), *SET_WRONGLY])
 def test_the_command_says_what_is_wrong(sql: dict[str, str], name: str, value: str) -> None:
-    Path(sql["uri"].removeprefix("sqlite:///")).touch()
+    new_database(Path(sql["uri"].removeprefix("sqlite:///")))
     done = Command({**sql, name: value}).run("audit")
 
     assert done.code != 0
@@ -164,7 +164,7 @@ def test_what_a_program_did_not_find_is_not_taken_for_a_setting_that_is_left_out
 
 @pytest.mark.parametrize(("name", "advice"), MISSPELT)
 def test_the_command_takes_no_misspelt_name(sql: dict[str, str], name: str, advice: str) -> None:
-    Path(sql["uri"].removeprefix("sqlite:///")).touch()
+    new_database(Path(sql["uri"].removeprefix("sqlite:///")))
     done = Command({**sql, name: "true"}).run("audit")
 
     assert done.code != 0

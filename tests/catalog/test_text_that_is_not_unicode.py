@@ -23,6 +23,7 @@ from tablecrypt.table.metadata import write_metadata_file
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt_catalog import EncryptedSqlCatalog, encrypted
 from tablecrypt_catalog.encrypting_catalog import EncryptingCatalog
+from tests.support.command import new_database
 from tests.support.restricting_server import RestrictingServer
 from tests.support.tables import ENCRYPTED, memory_kms, new_table
 
@@ -158,7 +159,7 @@ def test_spark_refuses_it_before_it_starts_a_job() -> None:
 
 
 def test_the_command_refuses_a_byte_that_is_not_utf_8_in_one_line(tmp_path: Path) -> None:
-    (tmp_path / "catalog.db").touch()
+    new_database(tmp_path / "catalog.db")
     given: list[str | bytes] = [
         "--property",
         "type=tablecrypt",

@@ -510,3 +510,22 @@ def test_a_run_killed_at_any_step_is_finished_by_the_next(warehouse: Path, aws: 
     assert result is not None
     died = [migrated(died_at)[0] is None for died_at in range(1, steps + 1, max(1, steps // 20))]
     assert all(died) and len(died) >= 20
+
+
+@pytest.mark.parametrize("content", [b"", b"no Avro at all", b"Obj\x01\x00" + bytes(40)])
+@pytest.mark.parametrize("of_list", [True, False])
+def test_a_damaged_manifest_of_a_plain_table_is_named_and_nothing_changes(
+    unwatched_warehouse: Path, aws: AwsServer, content: bytes, of_list: bool
+) -> None:
+    table = plain_table(encrypted_sql_catalog(unwatched_warehouse, aws))
+    snapshot = table.metadata.current_snapshot()
+    assert snapshot is not None
+    damaged = path_of(snapshot.manifest_list if of_list else snapshot.manifests(table.io)[0].manifest_path)
+    damaged.write_bytes(content)
+    before = stored(table)
+
+    with pytest.raises(FormatError, match=rf"{damaged.name}: cannot be read as a manifest list or manifest") as refused:
+        migrate(table, MASTER_KEY)
+
+    assert "\n" not in str(refused.value)
+    assert stored(table) == before

@@ -18,13 +18,13 @@ from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import ConfigurationError, FormatError, TablecryptError, TamperedFileError
 from tablecrypt.parquet import FileKeys, thrift
-from tablecrypt.parquet.columns_apart import ENTRY, set_apart, structs_of, with_columns_apart
+from tablecrypt.parquet.columns_apart import ENTRY, set_apart, with_columns_apart
 from tablecrypt.parquet.footer import plain_end, read_footer
 from tablecrypt.parquet.protected.carried_over_columns import blank_rows_beside_hidden_columns, reencrypt_beside_hidden_columns
 from tablecrypt.parquet.protected.hidden_columns import HIDDEN_PREFIX
 from tablecrypt.parquet.storage import source_of
 from tablecrypt.parquet.structs import FILE_META_DATA_SHAPE, FileMetaData, KeyValue, RowGroup, SchemaElement
-from tablecrypt.parquet.thrift import Struct
+from tablecrypt.parquet.thrift import Struct, structs_of
 from tablecrypt.parquet.uniform import ReadRequest
 from tests.parquet.test_hidden_column_rewriting import REPLACEMENTS, Rewritten
 from tests.support.hidden_column_files import NOTE, PROTECTED, SCHEMA, SSN, TABLE, ProtectedFile, field

@@ -15,7 +15,7 @@ from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import FormatError, TamperedFileError
 from tablecrypt.parquet import FileKeys, encrypt
-from tablecrypt.parquet.dictionaries import keeps_unused_values, notes_dictionaries, write_values
+from tablecrypt.parquet.dictionaries import keeps_unused_values, write_values
 from tablecrypt.parquet.layout import plain_layout
 from tablecrypt.parquet.storage import source_of
 from tablecrypt.parquet.text_columns import plain_rows
@@ -114,7 +114,7 @@ def test_only_a_footer_that_says_so_is_of_a_writer_with_dictionaries() -> None:
     rows = pa.table({"value": coded(["a"], ["a", "b"]), "number": pa.array([1]).dictionary_encode()})
 
     def notes(file: io.BytesIO) -> bool:
-        return notes_dictionaries(plain_layout(source_of(file.getvalue(), "file.parquet")))
+        return plain_layout(source_of(file.getvalue(), "file.parquet")).notes_dictionaries
 
     assert notes(written(rows))
     assert notes(written(rows.select(["number"])))

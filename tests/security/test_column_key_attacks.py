@@ -29,8 +29,9 @@ from tablecrypt.keys.key_ring import COLUMN_KEK, ENTRY_PREFIX, EncryptedKey
 from tablecrypt.maintenance import FindingKind
 from tablecrypt.manifests.records import key_metadata_of
 from tablecrypt.parquet import thrift
-from tablecrypt.parquet.columns_apart import ENTRY, structs_of
+from tablecrypt.parquet.columns_apart import ENTRY
 from tablecrypt.parquet.structs import FileMetaData, KeyValue
+from tablecrypt.parquet.thrift import structs_of
 from tablecrypt.table.deletes import RowDelta
 from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.planning import EncryptedFileScanTask

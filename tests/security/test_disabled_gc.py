@@ -127,6 +127,7 @@ WHERE_FILES_ARE_DELETED: Final = {
     "tablecrypt/maintenance/sharing/unshare.py": "metadata of a share that ends, and no file of the table",
     "tablecrypt/spark/shared/coordinator.py": "files of a write that is not committed",
     "tablecrypt/table/table_files.py": "files of a write that is not committed",
+    "tablecrypt/table/metadata.py": "a metadata.json of its own that it did not finish",
     "tablecrypt/maintenance/_migrate/plaintext.py": "migrate",
     "tablecrypt/maintenance/_orphan_files.py": "remove_orphan_files",
     "tablecrypt/maintenance/_shred_scrub.py": "shred, shred_column",

@@ -24,9 +24,8 @@ from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import ConfigurationError, FormatError, TablecryptError, TamperedFileError
 from tablecrypt.manifests.records import key_metadata_of
 from tablecrypt.parquet import thrift
-from tablecrypt.parquet.columns_apart import structs_of
 from tablecrypt.parquet.structs import FileMetaData, KeyValue, SchemaElement
-from tablecrypt.parquet.thrift import Struct
+from tablecrypt.parquet.thrift import Struct, structs_of
 from tablecrypt.table.reader import TaskReader
 from tablecrypt.table.table import EncryptedTable
 from tests.support.hidden_column_files import ProtectedFile

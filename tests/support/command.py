@@ -5,10 +5,11 @@ from __future__ import annotations
 import io
 import os
 import pty
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Mapping
-from contextlib import redirect_stderr, redirect_stdout
+from contextlib import closing, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -83,6 +84,13 @@ def run_process(*arguments: str) -> Done:
     """Run the command as a process of its own, without a terminal."""
     done = subprocess.run(_line(arguments), capture_output=True, check=False, timeout=_TIMEOUT, stdin=subprocess.DEVNULL, env=environment())
     return Done(done.returncode, done.stdout.decode(errors="replace"), done.stderr.decode(), done.stdout)
+
+
+def new_database(path: Path) -> None:
+    """Make a SQLite database, which a catalog may put its tables into: one without a byte is refused."""
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("CREATE TABLE other (value text)")
+        connection.commit()
 
 
 def in_shell(line: str, *arguments: str) -> Done:

@@ -18,7 +18,7 @@ from tablecrypt.errors import AuthenticationError, FormatError, KeyNotFoundError
 from tablecrypt.keys.bound_schemas import BoundSchema
 from tablecrypt.parquet import FileKeys, thrift
 from tablecrypt.parquet.chunk_modules import decrypt_chunk
-from tablecrypt.parquet.columns_apart import structs_of, with_columns_apart
+from tablecrypt.parquet.columns_apart import with_columns_apart
 from tablecrypt.parquet.footer import FileCiphers, read_footer, write_footer
 from tablecrypt.parquet.layout import encrypted_layout
 from tablecrypt.parquet.modules import ModuleCipher
@@ -27,7 +27,7 @@ from tablecrypt.parquet.protected.hidden_column_writer import ProtectedField, Pr
 from tablecrypt.parquet.protected.hidden_columns import hidden_name, without_hidden_columns
 from tablecrypt.parquet.storage import Sink, source_of
 from tablecrypt.parquet.structs import COLUMN_CHUNK_SHAPE, FileMetaData, KeyValue, RowGroup
-from tablecrypt.parquet.thrift import Struct
+from tablecrypt.parquet.thrift import Struct, structs_of
 from tablecrypt.parquet.uniform import ReadRequest, UniformParquetFile
 
 ROWS: Final = 1000

@@ -26,6 +26,7 @@ from __future__ import annotations
 import uuid
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from io import BytesIO
@@ -54,7 +55,7 @@ from pyiceberg.table.update import (
 )
 
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
-from tablecrypt.errors import ConfigurationError, FormatError
+from tablecrypt.errors import ConfigurationError, FormatError, TablecryptError
 from tablecrypt.files.deletion import NOTHING, DeletionScope
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.maintenance._file_rewrite import FileRewrite, Journal, NewFileWork, done_files, new_files, replacement_entry, write_again
@@ -265,14 +266,28 @@ def plain_manifests(metadata: TableMetadata, snapshot: Snapshot, io: FileIO) -> 
         io: the plain table's.
     """
     if metadata.format_version < FORMAT_VERSION:
-        for manifest in snapshot.manifests(io):
-            yield manifest, manifest.fetch_manifest_entry(io, discard_deleted=True)
+        with _read_by_pyiceberg(snapshot.manifest_list):
+            manifests = snapshot.manifests(io)
+        for manifest in manifests:
+            with _read_by_pyiceberg(manifest.manifest_path):
+                entries = manifest.fetch_manifest_entry(io, discard_deleted=True)
+            yield manifest, entries
         return
 
     for row in parse_manifest_list(_stored(io, snapshot.manifest_list), snapshot.manifest_list).manifests:
         entries = parse_manifest(_stored(io, row.manifest_path), row.manifest_path, row.content).entries
         inherit(entries, row, row.first_row_id, encrypted=False)
         yield row, [entry for entry in entries if entry.status != ManifestEntryStatus.DELETED]
+
+
+@contextmanager
+def _read_by_pyiceberg(location: str) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, TablecryptError):
+        raise
+    except Exception as error:  # PyIceberg's reader raises whatever the bytes lead it to
+        raise FormatError(f"{location}: cannot be read as a manifest list or manifest: {type(error).__name__}: {error}") from error
 
 
 def _stored(io: FileIO, location: str) -> bytes:

@@ -51,7 +51,7 @@ from tablecrypt.maintenance.columns.blanking import BLANKED
 from tablecrypt.maintenance.erasure.row_filter import ErasureFilter
 from tablecrypt.maintenance.operation import Counted
 from tablecrypt.manifests.records import FORMAT_VERSION, EncryptedDataFile, is_deletion_vector, key_metadata_of, partition_values
-from tablecrypt.parquet.dictionaries import keeps_unused_values, notes_dictionaries
+from tablecrypt.parquet.dictionaries import keeps_unused_values
 from tablecrypt.parquet.file_keys import FileKeys
 from tablecrypt.parquet.layout import encrypted_layout
 from tablecrypt.parquet.storage import open_source
@@ -401,7 +401,7 @@ class FileSearch:
             return False
         location, key = file.file_path, key_metadata_of(file)
         with self._io.raw_input(location).open() as stored, open_source(stored, location) as source:
-            if not notes_dictionaries(encrypted_layout(source, FileKeys.of_table_file(key))):
+            if not encrypted_layout(source, FileKeys.of_table_file(key)).notes_dictionaries:
                 return False
             # Of a file with columns under other keys, what its footer says counts: it has to be written again as a whole.
             return has_column_keys(self._metadata) or keeps_unused_values(

@@ -40,7 +40,7 @@ import pyarrow.parquet as pq
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import FormatError
 from tablecrypt.parquet import thrift
-from tablecrypt.parquet.columns_apart import end_of, structs_of
+from tablecrypt.parquet.columns_apart import end_of
 from tablecrypt.parquet.file_keys import FileKeys
 from tablecrypt.parquet.footer import described
 from tablecrypt.parquet.layout import RowGroupLayout
@@ -58,7 +58,7 @@ from tablecrypt.parquet.protected.placeholders import blanks, error_placeholder_
 from tablecrypt.parquet.protected.protected_layout import KeyByField, ProtectedLayout
 from tablecrypt.parquet.storage import Sink, source_of
 from tablecrypt.parquet.structs import ARROW_SCHEMA, ColumnMetaData, FileMetaData, KeyValue, RowGroup, SchemaElement
-from tablecrypt.parquet.thrift import Struct
+from tablecrypt.parquet.thrift import Struct, structs_of
 from tablecrypt.parquet.writing import STRIPPED, FileEncryption, ModularWriter, PlacedChunk
 
 _COMPRESSION: Final = "zstd"
