@@ -206,7 +206,7 @@ def _foreign_folders(io: TableFileIO, listed: Iterable[StoredFile], known: Colle
             found[root] = used_by_another(location)
 
     # Elsewhere any file of that name would keep orphans. In the table's own folders it may be half of a commit of its own.
-    own_folders = {folder.rstrip("/") for folder in io.own_folders.folders}
+    own_folders = {folder.rstrip("/").removesuffix("/metadata") for folder in io.own_folders.folders}
     return {root: why for root, why in unread.items() if root not in own_folders} | found
 
 

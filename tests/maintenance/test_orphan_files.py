@@ -146,6 +146,15 @@ def test_a_table_below_whose_metadata_cannot_be_read_keeps_its_files(catalog: En
     assert set(remove_orphan_files(table, LATER, dry_run=False, delete_below=[inner.location()]).deleted) == set(result.refused)
 
 
+def test_half_of_a_commit_keeps_no_orphan_where_the_tables_metadata_has_a_folder_of_its_own(catalog: EncryptedSqlCatalog) -> None:
+    table = new_table(catalog, "db.t", appends=[rows(0)])
+    folder = f"{table.location()}/own/metadata"
+    table.transaction().set_properties({"write.metadata.path": folder}).commit_transaction()
+    orphans = {put(table, "own/metadata/00099-half.metadata.json"), put(table, "own/left.parquet")}
+
+    assert set(remove_orphan_files(table, LATER, dry_run=False, delete_below=[folder]).deleted) == orphans
+
+
 def test_deletions_spare_a_folder_whose_metadata_cannot_be_read(catalog: EncryptedSqlCatalog) -> None:
     table, other = new_table(catalog, "db.t"), new_table(catalog, "db.other", appends=[rows(0)])
     [file] = data_files(other)
