@@ -7,7 +7,8 @@
 When the block ends without an error the file gets its name, in one step. `durable` flushes the content to the disk before that and the
 folder after it: without the second, a power cut could bring the old content back.
 
-What the system raises passes through; FileExistsError names the file that was there. `check_folder_of` says beforehand, and what to do.
+What the system raises passes through, with the file's name where the disk is full; FileExistsError names the file that was there.
+`check_folder_of` says beforehand, and what to do.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ Place = Literal["unnamed", "hidden", "exclusive"]
 _PRIVATE: Final = 0o600
 _SHARED: Final = 0o666
 _DESCRIPTORS: Final = "/proc/self/fd"
+_NO_ROOM: Final = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT)
 _NO_UNNAMED_FILES: Final = (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL, errno.ENOENT)
 
 
@@ -68,16 +70,22 @@ def atomic_file(
     folder = path.absolute().parent
     unnamed = _open_unnamed(folder, mode) if until_named == "unnamed" else None
 
-    if unnamed is not None:
-        with _unnamed(unnamed, path, replace, durable) as file:
-            yield file
-    else:
-        beside = path.with_name(f"{path.name}.new") if until_named == "exclusive" else _hidden(path)
-        with _named(beside, path, replace, mode, durable) as file:
-            yield file
+    try:
+        if unnamed is not None:
+            with _unnamed(unnamed, path, replace, durable) as file:
+                yield file
+        else:
+            beside = path.with_name(f"{path.name}.new") if until_named == "exclusive" else _hidden(path)
+            with _named(beside, path, replace, mode, durable) as file:
+                yield file
 
-    if durable:
-        _flush(folder)
+        if durable:
+            _flush(folder)
+    except OSError as error:
+        # The system knows a descriptor alone. Only these are certain to be about what is written.
+        if error.errno in _NO_ROOM and error.filename is None:
+            raise OSError(error.errno, error.strerror, str(path)) from error
+        raise
 
 
 @contextmanager

@@ -20,12 +20,18 @@ _OF_SQLITE: Final = {
     "is not a database": "its file is damaged or another: check the catalog's uri, or restore it from a copy",
 }
 """What to do, by what SQLite says."""
+_NO_THREAD: Final = "can't start new thread"
 _CONFIGURATION: Final = "pyiceberg.utils.config"
 
 
 def is_external(error: Exception) -> bool:
-    """Whether an error is one of storage, the network or the catalog rather than of this program."""
-    return isinstance(error, OSError) or _package(error) in {*_OF_CATALOGS, *_OF_STORES} or _is_of_configuration(error)
+    """Whether an error is one of storage, the network, the catalog or the machine rather than of this program."""
+    return (
+        isinstance(error, OSError | MemoryError)
+        or _NO_THREAD in str(error)
+        or _package(error) in {*_OF_CATALOGS, *_OF_STORES}
+        or _is_of_configuration(error)
+    )
 
 
 def said_of(error: Exception) -> str:
@@ -38,6 +44,9 @@ def said_of(error: Exception) -> str:
             f"({_root(error)}): check that it runs, and the catalog's uri"
         )
 
+    if isinstance(error, MemoryError) or _NO_THREAD in str(error):
+        what = "has no memory left" if isinstance(error, MemoryError) else "may start no more threads"
+        return f"the process {what}: raise its limits (ulimit -v, ulimit -u), or give --workers 1 where a command has it"
     if _is_of_configuration(error):
         return ".pyiceberg.yaml is empty, or no YAML in UTF-8 that lists properties: write them below catalog: and the catalog's name"
 

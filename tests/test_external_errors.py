@@ -21,10 +21,18 @@ from tablecrypt.external_errors import is_external, said_of
             ClientAuthenticationError("No token.\nAttempted credentials:\n\tEnvironmentCredential: unavailable."),
             "Azure's storage refused (No token): log in with az login, or set adls.* properties",
         ),
+        (
+            RuntimeError("can't start new thread"),
+            "the process may start no more threads: raise its limits (ulimit -v, ulimit -u), or give --workers 1 where a command has it",
+        ),
+        (
+            MemoryError(),
+            "the process has no memory left: raise its limits (ulimit -v, ulimit -u), or give --workers 1 where a command has it",
+        ),
         (AzureError("The container is not there.\nRequestId: 1"), "Azure's storage refused (The container is not there)"),
     ],
 )
-def test_an_error_of_azures_storage_is_its_first_line(error: Exception, said: str) -> None:
+def test_an_error_of_a_store_or_of_the_machine_is_one_line(error: Exception, said: str) -> None:
     assert is_external(error)
     assert said_of(error) == said
 

@@ -366,6 +366,13 @@ class NewFileStream(ABC):
         except OSError as error:
             reraise_naming(error, self._location)
 
+    def _close_raw(self) -> None:
+        """Close the store's file, which may store the last of it only then."""
+        try:
+            self._raw.close()
+        except OSError as error:
+            reraise_naming(error, self._location)
+
 
 class Ags1OutputStream(NewFileStream):
     """Takes plaintext, writes one AGS1 file to `raw`. The file is whole only after `close()` has returned.
@@ -449,7 +456,7 @@ class Ags1OutputStream(NewFileStream):
 
         self._closed = True
         self._pending.clear()
-        self._raw.close()
+        self._close_raw()
         # Set last: a length, and so key metadata, exists only for a file that the store has taken whole.
         self._file_length = ags1.file_length(self._length)
 

@@ -130,7 +130,7 @@ class RawOutputStream(NewFileStream):
             self._put(self._first)
 
         self._closed = True
-        self._raw.close()
+        self._close_raw()
 
     def abandon(self) -> None:
         """Close the file as it is. It is deleted where it is not of its kind. Does nothing once closed."""

@@ -12,15 +12,17 @@ from typing import Any, Final
 
 import pytest
 
-from tablecrypt.errors import ConfigurationError
+from tablecrypt.errors import ConfigurationError, TablecryptError
 from tablecrypt.maintenance import erase
 from tablecrypt.maintenance.erasure.certificate import certificate_json, certificate_page, check_certificate_path, write_certificate
 from tablecrypt.maintenance.erasure.result import Erased, HiddenColumn, Searched
+from tablecrypt.maintenance.reachable import reachable_files
 from tests.maintenance.test_audit_page import EVIL, Page
 from tests.support.aws import AwsServer
+from tests.support.damaged_later_io import DAMAGED_LATER_IO, damaged_after
 from tests.support.erased_table import EXPORT, VALUE, data_file, erased_table, unfinished
 from tests.support.plaintext import CANARY
-from tests.support.tables import encrypted_sql_catalog, folder_of, maintained_table
+from tests.support.tables import encrypted_sql_catalog, encrypted_table, flip, folder_of, maintained_table, memory_catalog, new_table, rows
 
 FORMS: Final[tuple[Callable[[Erased], str], ...]] = (certificate_json, certificate_page)
 COMPLETE: Final[dict[str, Any]] = {"remaining": {}, "not_searched": {}, "refused": {}, "failed": {}, "hidden_columns": ()}
@@ -214,3 +216,21 @@ def test_the_certificate_of_a_table_partitioned_by_the_persons_name_does_not_nam
         assert "team = ? and note = ?" in text
         assert "north" not in text
         assert CANARY not in text
+
+
+@pytest.mark.parametrize("openings", range(16, 30))
+def test_a_manifest_that_changes_during_an_erasure_makes_no_certificate_of_fewer_files(tmp_path: Path, openings: int) -> None:
+    catalog = memory_catalog(tmp_path, {"py-io-impl": DAMAGED_LATER_IO})
+    table = new_table(catalog, appends=[rows(0), rows(50)], properties={"write.delete.mode": "copy-on-write"})
+
+    with damaged_after("-m0.avro", openings) as damage:
+        try:
+            erased = erase(table, "id = 3")
+        except TablecryptError as refused:
+            assert damage.damaged is not None and damage.damaged.name in str(refused)
+            return
+
+    if damage.damaged is not None and damage.damaged.exists():
+        flip(damage.damaged, -30)
+    after = encrypted_table(catalog.load_table("db.t"))
+    assert not erased.is_complete or erased.after.files == len(reachable_files(after.metadata, after.io).files)

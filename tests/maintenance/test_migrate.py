@@ -7,13 +7,14 @@ import io
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import pyarrow as pa
 import pyarrow.orc
 import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import CommitFailedException, TableAlreadyExistsError
+from pyiceberg.io.pyarrow import PyArrowFile, PyArrowFileIO
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.types import FixedType, ListType, LongType, NestedField, StructType, TimestampType, TimestamptzType, UUIDType
@@ -529,3 +530,32 @@ def test_a_damaged_manifest_of_a_plain_table_is_named_and_nothing_changes(
 
     assert "\n" not in str(refused.value)
     assert stored(table) == before
+
+
+class TwoAnswersIO(PyArrowFileIO):
+    """A store that answers with the manifest list of another snapshot, so often."""
+
+    instead: ClassVar[dict[str, str]] = {}
+    left: ClassVar[int] = 0
+
+    def new_input(self, location: str) -> PyArrowFile:
+        if location in self.instead and TwoAnswersIO.left:
+            TwoAnswersIO.left -= 1
+            location = self.instead[location]
+        return super().new_input(location)
+
+
+def test_nothing_is_deleted_that_a_second_reading_of_the_manifests_alone_names(unwatched_warehouse: Path, aws: AwsServer) -> None:
+    catalog = encrypted_sql_catalog(unwatched_warehouse, aws, {"py-io-impl": f"{__name__}.TwoAnswersIO"})
+    table = plain_table(catalog)
+    first, *_, last = table.snapshots()
+    before = stored(table)
+    TwoAnswersIO.instead, TwoAnswersIO.left = {last.manifest_list: first.manifest_list}, 1
+
+    with pytest.raises(FormatError, match=r"\.parquet: is among the files of the plain snapshot by one reading"):
+        migrate(table, MASTER_KEY)
+
+    assert before.items() <= stored(table).items()
+    whole = contents(catalog.load_table("db.rows"))
+    assert migrate(table, MASTER_KEY).deleted
+    assert contents(catalog.load_table("db.rows")) == whole

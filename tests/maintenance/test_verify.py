@@ -22,18 +22,22 @@ from tablecrypt.maintenance.reachable import FileKind, ReachableFile, reachable_
 from tablecrypt_catalog import EncryptedSqlCatalog
 from tests.support.aws import AwsServer
 from tests.support.command import ROOT
+from tests.support.damaged_later_io import DAMAGED_LATER_IO, damaged_after
 from tests.support.full_disk import no_file_beyond
 from tests.support.listeners import stopping
 from tests.support.tables import (
+    MERGE_ON_READ,
     TEAM_SCHEMA,
     encrypted_sql_catalog,
     flip,
     folder_of,
     maintained_table,
+    memory_catalog,
     metadata_of,
     new_table,
     path_of,
     put_back,
+    rows,
     team_rows,
 )
 
@@ -418,3 +422,19 @@ def test_a_killed_run_goes_on_where_it_was(table: Table, tmp_path: Path, last: i
     assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()
     assert (result.is_good, result.resumed) == (True, last)
     assert not state.exists()
+
+
+@pytest.mark.parametrize("openings", range(5))
+def test_a_file_that_changes_while_it_is_verified_hides_no_other(tmp_path: Path, openings: int) -> None:
+    catalog = memory_catalog(tmp_path, {"py-io-impl": DAMAGED_LATER_IO})
+    table = new_table(catalog, appends=[rows(0)], properties=MERGE_ON_READ)
+    table.delete("id = 3")
+    [task] = catalog.load_table("db.t").scan().plan_files()
+    flip(path_of(task.file.file_path), 40)
+
+    with damaged_after(".puffin", openings) as damage:
+        found = bad_parts(verify(catalog.load_table("db.t"), workers=1))
+
+    assert task.file.file_path in found
+    [vector] = task.delete_files
+    assert (vector.file_path in found) == damage.is_damaged

@@ -39,6 +39,15 @@ class _Full(io.BytesIO):
         raise OSError(28, "Error writing bytes to file")
 
 
+class _FullAtItsEnd(io.BytesIO):
+    """One whose bytes wait for its end."""
+
+    def close(self) -> None:
+        if not self.closed:
+            super().close()
+            raise OSError(28, "Error writing bytes to file")
+
+
 class _In(PyArrowFile):
     def open(self, seekable: bool = True) -> InputStream:
         if RefusingFileIO.refused is None or not re.fullmatch(RefusingFileIO.refused, Path(self.location).name):
@@ -51,7 +60,7 @@ class _Out(PyArrowFile):
     def create(self, overwrite: bool = False) -> OutputStream:
         if RefusingFileIO.full is None or not re.fullmatch(RefusingFileIO.full, Path(self.location).name):
             return super().create(overwrite)
-        full: OutputStream = pa.PythonFile(_Full(), mode="w")
+        full: OutputStream = pa.PythonFile(RefusingFileIO.kind_of_disk(), mode="w")
         return full
 
 
@@ -60,6 +69,7 @@ class RefusingFileIO(PyArrowFileIO):
 
     refused: str | None = None
     full: str | None = None
+    kind_of_disk: type[io.BytesIO] = _Full
 
     def new_input(self, location: str) -> PyArrowFile:
         file = super().new_input(location)
@@ -88,9 +98,10 @@ def test_a_read_that_the_store_refuses_names_the_file(catalog: Catalog, kind: st
         catalog.load_table("db.t").scan().to_arrow()
 
 
+@pytest.mark.parametrize("disk", [_Full, _FullAtItsEnd])
 @pytest.mark.parametrize("kind", FILES)
-def test_a_full_disk_names_the_file(catalog: Catalog, kind: str) -> None:
-    RefusingFileIO.full = FILES[kind]
+def test_a_full_disk_names_the_file(catalog: Catalog, kind: str, disk: type[io.BytesIO]) -> None:
+    RefusingFileIO.full, RefusingFileIO.kind_of_disk = FILES[kind], disk
     table = catalog.load_table("db.t")
     with pytest.raises(OSError, match=rf"\[Errno 28\] .*/db/t/.*/{FILES[kind]}'"):
         table.delete("id = 4") if kind == "a deletion vector" else table.append(rows(20))

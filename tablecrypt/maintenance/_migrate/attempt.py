@@ -109,7 +109,7 @@ class Migration:
             self._io = self.table.io
 
         self._manifests = [BaseManifest(*each) for each in self._plain_manifests()]
-        self.files = self._live_files()
+        self.files = self._live_files(self._manifests)
 
     @staticmethod
     def uuid_beside(plain: Table, location: str) -> uuid.UUID:
@@ -162,7 +162,9 @@ class Migration:
 
         Raises:
             CommitFailedException: somebody else committed to the plain table meanwhile.
+        FormatError: the store names other files of the plain snapshot now than those that were encrypted; nothing was committed.
         """
+        self._check_named_alike()
         before = self._plain.metadata
         changed = {name: value for name, value in self._metadata.properties.items() if before.properties.get(name) != value}
         produced, required, snapshot_id = self._produce(encrypted)
@@ -216,9 +218,18 @@ class Migration:
         snapshot = self._plain.metadata.current_snapshot()
         return iter(()) if snapshot is None else plain_manifests(self._plain.metadata, snapshot, self._plain.io)
 
-    def _live_files(self) -> dict[str, DataFile]:
+    def _check_named_alike(self) -> None:
+        """Refuse to go on where plain manifests, which nothing authenticates, read otherwise than before: what they name is deleted."""
+        now = self._live_files([BaseManifest(*each) for each in self._plain_manifests()])
+        if other := sorted(now.keys() ^ self.files.keys()):
+            raise FormatError(
+                f"{other[0]}: is among the files of the plain snapshot by one reading of its manifests, and not by another: the store gave "
+                "two answers, so nothing was committed or deleted. Run migrate again once it gives one"
+            )
+
+    def _live_files(self, manifests: Iterable[BaseManifest]) -> dict[str, DataFile]:
         """Return the files to encrypt, by location. Positional deletes are not among them: they become deletion vectors."""
-        entries = (entry for manifest in self._manifests for entry in manifest.entries)
+        entries = (entry for manifest in manifests for entry in manifest.entries)
         files = [entry.data_file for entry in entries if entry.data_file.content != DataFileContent.POSITION_DELETES]
         for file in files:
             if file.file_format == FileFormat.ORC and file.content == DataFileContent.EQUALITY_DELETES:

@@ -34,6 +34,10 @@ FETCHED_BLOCKS: Final = 4
 """Blocks that are read from the store at once."""
 
 
+_CHANGED_MEANWHILE: Final = (FormatError, TamperedFileError, PlaintextRefusedError)
+"""What reading raises of a file whose every block has authenticated: that it is none, or another one by now."""
+
+
 @dataclass(frozen=True)
 class Problem:
     """One part of a file that is not what its writer left.
@@ -265,7 +269,7 @@ def _avro_problems(io: EncryptingFileIO, work: FileToInspect, key: StandardKeyMe
     try:
         with io.decrypting_input(work.location, key).open() as plaintext:
             rows = AvroDataFile(plaintext, work.location).counted_rows()
-    except FormatError as refused:
+    except _CHANGED_MEANWHILE as refused:
         yield Problem("format", str(refused))
         return
     yield from _row_problems(work, rows)
@@ -278,5 +282,5 @@ def _vector_problems(io: EncryptingFileIO, work: FileToInspect, key: StandardKey
             yield Problem("deletion vector", f"a manifest entry of the vector at {entry.offset} names no data file")
         try:
             reader.check(entry.as_vector(work.location, key), work.rows.get(entry.target or ""))
-        except FormatError as refused:
+        except _CHANGED_MEANWHILE as refused:
             yield Problem("deletion vector", str(refused))

@@ -51,6 +51,7 @@ from pyiceberg.table import Table
 
 from tablecrypt._atomic_file import check_folder_of
 from tablecrypt._parsed_json import ParsedJson
+from tablecrypt._store_errors import reraise_naming
 from tablecrypt.arguments import checked_arguments, file_path
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import ConfigurationError, FormatError, TamperedFileError
@@ -447,8 +448,11 @@ class VerifyState:
     def _append(self, fields: dict[str, Any]) -> None:
         # With its mode from the start: a chmod afterwards would leave a moment in which others read the locations.
         descriptor = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, _STATE_MODE)
-        with os.fdopen(descriptor, "ab") as file:
-            file.write(json.dumps(fields).encode() + b"\n")
+        try:
+            with os.fdopen(descriptor, "ab") as file:
+                file.write(json.dumps(fields).encode() + b"\n")
+        except OSError as error:
+            reraise_naming(error, str(self._path))
 
 
 def _objects(content: bytes) -> Iterator[dict[str, Any]]:

@@ -219,11 +219,19 @@ class _Unnamed:
 
 
 def state_of(table: EncryptedTable) -> TableState:
-    """Return the hashes of a table's metadata file and of the list of its files."""
+    """Return the hashes of a table's metadata file and of the list of its files.
+
+    Raises:
+        TamperedFileError, FormatError, OSError, …: a manifest list or manifest does not open, so that the list would be another.
+    """
     # The stored bytes and not the parsed metadata: anyone can compare the hash with that of the file.
     with table.io.inner.new_input(table.metadata_location).open() as stream:
         metadata = hashlib.sha256(stream.read()).hexdigest()
-    locations = sorted(reachable_files(table.metadata, table.io).files)
+    reachable = reachable_files(table.metadata, table.io)
+    # It opened when it was searched. A hash of fewer files than there are would vouch for a state that there never was.
+    for each in reachable.unopened:
+        raise each.error
+    locations = sorted(reachable.files)
     names = hashlib.sha256("".join(f"{location}\n" for location in locations).encode()).hexdigest()
     return TableState(table.metadata_location, metadata, len(locations), names)
 
