@@ -559,3 +559,18 @@ def test_nothing_is_deleted_that_a_second_reading_of_the_manifests_alone_names(u
     whole = contents(catalog.load_table("db.rows"))
     assert migrate(table, MASTER_KEY).deleted
     assert contents(catalog.load_table("db.rows")) == whole
+
+
+def test_a_snapshot_that_others_expire_meanwhile_is_migrated_as_the_next_one(unwatched_warehouse: Path, aws: AwsServer) -> None:
+    catalog = encrypted_sql_catalog(unwatched_warehouse, aws)
+    table = plain_table(catalog)
+    before = table.metadata.current_snapshot()
+    assert before is not None
+
+    def others() -> None:
+        catalog.load_table("db.rows").append(team_rows(500).rename_columns(["id", "team", "remark"]))
+        path_of(before.manifest_list).unlink()
+
+    migrate(table, MASTER_KEY, progress=once(others))
+
+    assert len(contents(catalog.load_table("db.rows"))) == 58

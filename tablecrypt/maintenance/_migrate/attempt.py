@@ -220,7 +220,11 @@ class Migration:
 
     def _check_named_alike(self) -> None:
         """Refuse to go on where plain manifests, which nothing authenticates, read otherwise than before: what they name is deleted."""
-        now = self._live_files([BaseManifest(*each) for each in self._plain_manifests()])
+        try:
+            now = self._live_files([BaseManifest(*each) for each in self._plain_manifests()])
+        except FileNotFoundError:
+            # Others have committed and expired the snapshot meanwhile: the commit is refused, and the next attempt is about theirs.
+            return
         if other := sorted(now.keys() ^ self.files.keys()):
             raise FormatError(
                 f"{other[0]}: is among the files of the plain snapshot by one reading of its manifests, and not by another: the store gave "
