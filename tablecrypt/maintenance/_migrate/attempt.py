@@ -162,7 +162,7 @@ class Migration:
 
         Raises:
             CommitFailedException: somebody else committed to the plain table meanwhile.
-        FormatError: the store names other files of the plain snapshot now than those that were encrypted; nothing was committed.
+            FormatError: the store names other files of the plain snapshot now than those that were encrypted; nothing was committed.
         """
         self._check_named_alike()
         before = self._plain.metadata
