@@ -170,7 +170,12 @@ def mortal_databases() -> Iterator[None]:
 
 
 def _on_query(state: ORMExecuteState) -> Result[Any]:
-    return _life[0].take("catalog query", state.invoke_statement, _LOST)
+    def answer() -> Result[Any]:
+        result = state.invoke_statement()
+        # Read at once: an answer that is lost unread locks SQLite's database for as long as somebody keeps the error.
+        return result.freeze()() if state.is_select else result
+
+    return _life[0].take("catalog query", answer, _LOST)
 
 
 def _before_commit(session: Session) -> None:
