@@ -7,6 +7,8 @@
 When the block ends without an error the file gets its name, in one step. `durable` flushes the content to the disk before that and the
 folder after it: without the second, a power cut could bring the old content back.
 
+`named_file` is for a path that somebody has named, who may mean a link, a pipe or a device.
+
 What the system raises passes through, with the file's name where the disk is full; FileExistsError names the file that was there.
 `check_folder_of` says beforehand, and what to do.
 """
@@ -62,8 +64,8 @@ def atomic_file(
     # As of an empty variable: Path("") is the current folder.
     if not path.name:
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-    # Found out before the content is made. _give_name checks again, for a file that comes meanwhile.
-    if not replace and path.exists():
+    # Found out before the content is made, of a link that leads nowhere too. _give_name checks again, for a file that comes meanwhile.
+    if not replace and os.path.lexists(path):
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
 
     mode = _PRIVATE if private else _SHARED
@@ -86,6 +88,24 @@ def atomic_file(
         if error.errno in _NO_ROOM and error.filename is None:
             raise OSError(error.errno, error.strerror, str(path)) from error
         raise
+
+
+@contextmanager
+def named_file(
+    path: Path, *, replace: bool = True, durable: bool = False, private: bool = True, until_named: Place = "unnamed"
+) -> Iterator[BinaryIO]:
+    """As `atomic_file`, where a link stays and leads to the new content, and a pipe or a device takes it as it comes.
+
+    Not for a folder in which others may have put a link.
+    """
+    if replace and path.exists() and not (path.is_file() or path.is_dir()):
+        with path.open("wb") as file:
+            yield file
+        return
+
+    at = Path(os.path.realpath(path)) if replace else path
+    with atomic_file(at, replace=replace, durable=durable, private=private, until_named=until_named) as file:
+        yield file
 
 
 @contextmanager

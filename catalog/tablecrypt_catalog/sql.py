@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cached_property
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, TypeVar
 
 from pyiceberg.catalog import URI, Catalog
 from pyiceberg.catalog.memory import InMemoryCatalog
@@ -31,7 +31,7 @@ from sqlalchemy.exc import DBAPIError, IntegrityError, NoSuchModuleError
 from sqlalchemy.orm import Session
 
 from tablecrypt.arguments import checked_arguments
-from tablecrypt.errors import ConfigurationError, MissingExtraError
+from tablecrypt.errors import ConfigurationError, MissingExtraError, TamperedFileError
 from tablecrypt.files.locations import is_relative, scheme_of
 from tablecrypt.table.metadata import PARSED, EncryptedTableMetadata, MetadataFile, read_metadata_file, write_metadata_file
 from tablecrypt_catalog._pyiceberg.metastore import Commit
@@ -71,6 +71,8 @@ from tablecrypt_catalog.table_encryption import (
 )
 
 logger = logging.getLogger(__name__)
+
+A = TypeVar("A")
 
 
 def _with_driver(uri: str) -> str:
@@ -147,8 +149,26 @@ class EncryptedSqlCatalog(EncryptionMixin, SqlCatalogAdapter):
             FormatError: what the catalog's entry leads to is not table metadata, or the pin cannot be read.
             ConfigurationError: the table is encrypted and the catalog has no usable KMS properties.
         """
+        return self._while_current(identifier, self._load)
+
+    def _while_current(self, identifier: str | Identifier, look: Callable[[str | Identifier, str, TableVersion | None], A]) -> A:
+        """Look at the metadata file and the pin of a table, and once more where others have committed meanwhile.
+
+        `shred` and `erase` write over metadata that is current no more, or delete it: between the database's answer and the reading of the
+        file it may have become so.
+        """
+        location, pin = self._location_and_pin(identifier)
+        try:
+            return look(identifier, location, pin)
+        except (TamperedFileError, FileNotFoundError):
+            now, pin = self._location_and_pin(identifier)
+            if now == location:
+                raise
+            return look(identifier, now, pin)
+
+    def _load(self, identifier: str | Identifier, location: str, pin: TableVersion | None) -> Table:
         pin_check = self.client_pins.begin_check(identifier)
-        pin, loaded, seen = self._found(identifier)
+        loaded, seen = self._found(identifier, location)
         verified = self._verified(identifier, pin, seen)
         proof = self._proof_of(loaded)
         # Proven only where the pin would move: to open manifest lists takes the KMS and requests to the store.
@@ -164,7 +184,8 @@ class EncryptedSqlCatalog(EncryptionMixin, SqlCatalogAdapter):
             KeyIdChangedError, TamperedFileError: the table has another key id or shorter keys, is another table, or was edited in place.
         """
         pin_check = self.client_pins.begin_check(identifier)
-        pin, loaded, seen = self._found(identifier)
+        location, pin = self._location_and_pin(identifier)
+        loaded, seen = self._found(identifier, location)
         key = row_names(identifier)
         accepted = TrustedTable(".".join(key), pin).accept_rollback(seen, self._pinned_as(identifier, pin, seen))
         pin_check.accept_rollback(seen)
@@ -315,25 +336,26 @@ class EncryptedSqlCatalog(EncryptionMixin, SqlCatalogAdapter):
 
     def _current(self, identifier: Identifier, pin_check: PinCheck) -> Table | None:
         """Return the base of a commit, held against all pins. Those in the database move with the commit, in its transaction."""
+
+        def look(identifier: str | Identifier, location: str, pin: TableVersion | None) -> Table:
+            loaded, seen = self._found(identifier, location)
+            # A commit on edited metadata would make the edit authentic.
+            self._verified(identifier, pin, seen)
+            pin_check.verify(seen, self._proof_of(loaded))
+            return base_of_commit(self, loaded)
+
         try:
-            pin, loaded, seen = self._found(identifier)
+            return self._while_current(identifier, look)
         except NoSuchTableError:
             return None
-
-        # A commit on edited metadata would make the edit authentic.
-        self._verified(identifier, pin, seen)
-        pin_check.verify(seen, self._proof_of(loaded))
-
-        return base_of_commit(self, loaded)
 
     def _proof_of(self, loaded: UnverifiedTable) -> Proof:
         return proof_of_heads(loaded.metadata, lambda: loaded.io, lambda: self.client_properties)
 
-    def _found(self, identifier: str | Identifier) -> tuple[TableVersion | None, UnverifiedTable, TableVersion]:
-        location, pin = self._location_and_pin(identifier)
+    def _found(self, identifier: str | Identifier, location: str) -> tuple[UnverifiedTable, TableVersion]:
         with refusing_unreadable(identifier):
             io = self.load_file_io(EMPTY_DICT, location)
-            return pin, *self._loaded(identifier, self._read_metadata(identifier, location, io), io)
+            return self._loaded(identifier, self._read_metadata(identifier, location, io), io)
 
     def _read_metadata(self, identifier: str | Identifier, location: str, io: FileIO) -> MetadataFile:
         try:

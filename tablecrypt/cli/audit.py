@@ -7,7 +7,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from tablecrypt._atomic_file import atomic_file, check_folder_of
+from tablecrypt._atomic_file import check_folder_of, named_file
 from tablecrypt.arguments import check_name_parts
 from tablecrypt.cli._framework import Chosen, check_replaced, end_with_found, run_on
 from tablecrypt.cli._output import progress_shown, say, show
@@ -65,11 +65,7 @@ def audit(
 
 
 def _write_page(path: Path, page: str) -> None:
-    """Write a page whole or not at all, but into a pipe or a device as it comes."""
-    if path.exists() and not path.is_file():
-        path.write_text(page, encoding="utf-8")
-        return
-    with atomic_file(path.resolve(), private=False) as file:
+    with named_file(path, private=False) as file:
         file.write(page.encode())
 
 

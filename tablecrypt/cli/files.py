@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, BinaryIO, Final, cast
 import click
 
 from tablecrypt import _magics as magics
-from tablecrypt._atomic_file import atomic_file, check_folder_of
+from tablecrypt._atomic_file import check_folder_of, named_file
 from tablecrypt.cli import file_keys
 from tablecrypt.cli._framework import DocumentedCommand, FilePath, dry_run_option, json_option
 from tablecrypt.cli._output import show
@@ -235,7 +235,7 @@ def _new_file(path: Path, replace: bool) -> Iterator[BinaryIO]:
         ConfigurationError: there is one of that name, and `replace` is not set.
     """
     try:
-        with atomic_file(path, replace=replace) as file:
+        with named_file(path, replace=replace) as file:
             yield file
     except FileExistsError as error:
         raise ConfigurationError(f"{path} exists already: name another file, or add --force") from error

@@ -27,7 +27,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from tablecrypt._atomic_file import atomic_file
+from tablecrypt._atomic_file import named_file
 from tablecrypt.arguments import file_path
 from tablecrypt.crypto.aes_gcm import KEY_LENGTHS
 from tablecrypt.crypto.secret import Secret
@@ -107,7 +107,7 @@ def changed_key_file(path: Path) -> Iterator[BinaryIO]:
     """
     with ExitStack() as stack:
         try:
-            file = stack.enter_context(atomic_file(path, durable=True, until_named="exclusive"))
+            file = stack.enter_context(named_file(path, durable=True, until_named="exclusive"))
         except FileExistsError as error:
             raise ConfigurationError(f"{error.filename} exists: another process is changing the key file; if none is, remove it") from error
         except OSError as error:

@@ -35,7 +35,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Final, NoReturn, Protocol, TypeVar, runtime_checkable
+from typing import Any, Final, NoReturn, Protocol, TypeVar, runtime_checkable
 
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
@@ -142,8 +142,9 @@ class LocalKeys(DerivingProvider):
     def current_version(self, name: str) -> MasterKeyVersion:
         versions = self._keys.get(name)
         if not versions:
-            has = ", ".join(map(repr, sorted(self._keys))) or "none"
-            raise KeyNotFoundError(f"there is no master key {name!r} among the local keys; there is {has}{did_you_mean(name, self._keys)}")
+            others = sorted(other for other, its in self._keys.items() if its)
+            has = ", ".join(map(repr, others)) or "none"
+            raise KeyNotFoundError(f"there is no master key {name!r} among the local keys; there is {has}{did_you_mean(name, others)}")
         return MasterKeyVersion(name, len(versions) - 1, len(versions[-1]))
 
     def create_local_key(self, master: MasterKeyVersion) -> LocalKey:
@@ -192,7 +193,7 @@ def check_local_key_length(length: int) -> None:
         raise ConfigurationError(f"ORC knows keys of 16 and 32 bytes (AES_CTR_128 and AES_CTR_256), not of {length}")
 
 
-def _versions(name: str, versions: object) -> Sequence[bytes | Secret]:
+def _versions(name: str, versions: object) -> Sequence[Any]:
     # Bytes are a sequence as well: a bare key would pass as many versions of one byte each.
     if isinstance(versions, (bytes, bytearray, Secret)) or not isinstance(versions, Sequence):
         raise ConfigurationError(f"master key {name!r}: give a list of its versions, the oldest first, even if there is one")
@@ -206,6 +207,12 @@ def _checked_master(name: str, key: bytes | Secret) -> Secret:
     if len(secret) not in LOCAL_KEY_LENGTHS:
         raise ConfigurationError(f"master key {name!r}: ORC knows keys of 16 and 32 bytes, not of {len(secret)}")
     return secret
+
+
+def _checked_wrapped(name: str, key: object) -> WrappedMasterKey:
+    if not isinstance(key, WrappedMasterKey):
+        raise ConfigurationError(f"a version of master key {name!r} is {described(key)}; it must be a WrappedMasterKey")
+    return key
 
 
 V = TypeVar("V")
@@ -237,7 +244,7 @@ class KmsKeys:
     ) -> None:
         check_local_key_length(length)
         self._client = client
-        self._key_ids = {name: [ids] if isinstance(ids, str) else list(ids) for name, ids in keys.items()}
+        self._key_ids = {name: list(_versions(name, [ids] if isinstance(ids, str) else ids)) for name, ids in keys.items()}
         # Checked before any file is read: a file names a version in this list and can never add a KMS key to it.
         for name, ids in self._key_ids.items():
             AllowedKeys.listed(allowed_key_ids).check(ids, f"the ORC master key {name!r}")
@@ -302,7 +309,7 @@ class KmsMasterKeys(DerivingProvider):
         allowed_key_ids: str | Iterable[str] | None = None,
     ) -> None:
         self._client = client
-        self._keys = {name: list(versions) for name, versions in keys.items()}
+        self._keys = {name: [_checked_wrapped(name, key) for key in _versions(name, versions)] for name, versions in keys.items()}
         # The configuration may lie where others write: a key id outside the list never reaches the KMS.
         for name, versions in self._keys.items():
             AllowedKeys.listed(allowed_key_ids).check((version.key_id for version in versions), f"the ORC master key {name!r}")

@@ -138,6 +138,10 @@ class KeyedHash(_HashMask):
         if len(key) < MIN_HASH_KEY_LENGTH:
             raise ConfigurationError(f"the key of a keyed hash has {MIN_HASH_KEY_LENGTH} bytes or more, not {len(key)}")
         self.key = key if isinstance(key, Secret) else Secret(bytes(key))
+        if self.key.is_zero:
+            raise ConfigurationError(
+                "the key of a keyed hash is all zeros, which everybody can guess: make one with secrets.token_bytes(32)"
+            )
         self._keyed = HMAC(self.key.reveal(), SHA256())
 
     def digest(self, value: bytes) -> bytes:

@@ -121,11 +121,12 @@ class DecodedFile:
 def checked_source(
     file: FileSource, keys: KeyProvider | None, manifest: bytes | None, name: str | None, manifest_key: str | None
 ) -> OrcSource:
-    """Return the file, with every byte checked against the manifest if there is one. ConfigurationError for a key of none."""
+    """Return the file, with every byte checked against the manifest if there is one. ConfigurationError for a key or name without one."""
     if manifest is None:
-        if manifest_key is not None:
-            # Whoever names the key means that the bytes are checked.
-            raise ConfigurationError("manifest_key is given, and no manifest: without one nothing checks the file's bytes")
+        for argument, value in {"manifest_key": manifest_key, "name": name}.items():
+            # Whoever names the key, or the file in the manifest, means that the bytes are checked.
+            if value is not None:
+                raise ConfigurationError(f"{argument} is given, and no manifest: without one nothing checks the file's bytes")
         return file
     return CheckedSource(file, IntegrityManifest.open(manifest, keys, manifest_key).entry(file.name if name is None else name))
 

@@ -123,11 +123,14 @@ class Schema:
         return self._columns[0]
 
     def find(self, name: str) -> OrcColumn:
-        """Return the column of a dotted name."""
-        found = self._find(self.root, name)
-        if found is None:
+        """Return the column of a dotted name. ConfigurationError where it names none, or several."""
+        found = list(self._named(self.root, name))
+        if not found:
             raise ConfigurationError(f"there is no column {name!r}; the columns are {self._names_shown}")
-        return found
+        # A column "s.a" beside a struct "s" with a field "a": the key meant for one would be the other's, and that one stay in the clear.
+        if len(found) > 1:
+            raise ConfigurationError(f"{name!r} is the name of a column and of a field in a struct: rename one of them")
+        return found[0]
 
     def find_for_reading(self, name: str) -> list[int]:
         """Return the ids of the columns that pyarrow.orc reads under a name: it leaves _elem, _key and _value out of names."""
@@ -194,16 +197,12 @@ class Schema:
 
         return names
 
-    def _find(self, column: OrcColumn, name: str) -> OrcColumn | None:
-        for child_name, child in sorted(zip(column.child_names, column.children, strict=True), key=lambda pair: -len(pair[0])):
+    def _named(self, column: OrcColumn, name: str) -> Iterator[OrcColumn]:
+        for child_name, child in zip(column.child_names, column.children, strict=True):
             if name == child_name:
-                return self[child]
-            if name.startswith(child_name + "."):
-                found = self._find(self[child], name[len(child_name) + 1 :])
-                if found is not None:
-                    return found
-
-        return None
+                yield self[child]
+            elif name.startswith(child_name + "."):
+                yield from self._named(self[child], name[len(child_name) + 1 :])
 
 
 def _column(column_id: int, last: int, message: Message, children: tuple[int, ...], what: str) -> OrcColumn:

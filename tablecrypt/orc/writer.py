@@ -104,6 +104,8 @@ def write_table(
     encrypt = {key_name: names_of(f"encrypt[{key_name!r}]", columns) for key_name, columns in encrypt.items()}
     if stripe_size < 1:
         raise ConfigurationError(f"a stripe size of {stripe_size} bytes")
+    if name is not None and manifest is None:
+        raise ConfigurationError("name is given, and no manifest: it is the file's name there")
 
     # Comes before the sink is opened: a request that cannot be met costs no key.
     parts = _PartWriter(table.schema, encrypt, mask or {}, {"compression": compression, **options}, bloom_filter_columns)

@@ -61,8 +61,8 @@ class EncryptionConfiguration:
     """How files are encrypted; see `of` for the properties behind each attribute.
 
     Raises:
-        ConfigurationError: column_keys is no mapping of master keys to columns, or names a column twice; or what is a switch is neither
-            True nor False.
+        ConfigurationError: column_keys is no mapping of master keys to columns, names a column twice, or names none and no other column
+            is to be encrypted; or what is a switch is neither True nor False.
     """
 
     footer_key: str
@@ -91,6 +91,12 @@ class EncryptionConfiguration:
         named = [column for columns in self.column_keys.values() for column in columns]
         if twice := sorted({column for column in named if named.count(column) > 1}):
             raise ConfigurationError(f"column_keys names the column {twice[0]!r} twice: it has one master key")
+        # All columns would stay in the clear, in a file that calls itself encrypted.
+        if not self.complete_columns and not named:
+            raise ConfigurationError(
+                "complete_columns is False and column_keys names no column, so that none would be encrypted: name those that are, or leave "
+                "complete_columns out"
+            )
 
     @classmethod
     def of(cls, properties: Mapping[str, str]) -> EncryptionConfiguration:

@@ -20,7 +20,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from tablecrypt.arguments import checked_arguments, names_of
+from tablecrypt.arguments import checked_arguments, described, names_of
 from tablecrypt.crypto.aes_gcm import KEY_LENGTHS
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.crypto.secret import Secret
@@ -239,6 +239,10 @@ class FileKeys:
         keyless = sorted(set(self.column_key_metadata) - set(self.column_keys))
         if keyless:
             raise ConfigurationError(f"column_key_metadata names {keyless[0]!r}, which column_keys has no key for")
+        for name, metadata in self.column_key_metadata.items():
+            # It would be written as it is, into a footer that nobody can parse any more.
+            if not isinstance(metadata, bytes):
+                raise ConfigurationError(f"the key metadata of column {name!r} is {described(metadata)}; it must be bytes")
 
 
 def required_keys(keys: object) -> FileKeys:

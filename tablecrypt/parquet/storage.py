@@ -31,7 +31,7 @@ from tablecrypt._atomic_file import atomic_file
 from tablecrypt._bytes import flat_view, length_of, read_up_to, write_all
 from tablecrypt._store_errors import reraise_naming
 from tablecrypt.arguments import check_file
-from tablecrypt.errors import TamperedFileError
+from tablecrypt.errors import ConfigurationError, TamperedFileError
 from tablecrypt.files.encrypting_file_io import is_local
 
 if TYPE_CHECKING:
@@ -187,10 +187,18 @@ def open_source(source: Any, location: str | None = None) -> Iterator[Source]:
 
 
 @contextmanager
-def open_sink(sink: Any) -> Iterator[Sink]:
-    """Open a path or a URI, or take a file that is open for writing; the last stays open, for the caller to close."""
+def open_sink(sink: Any, source: Any = None) -> Iterator[Sink]:
+    """Open a path or a URI, or take a file that is open for writing; the last stays open, for the caller to close.
+
+    Args:
+        sink: see above.
+        source: what is read while the sink is written. ConfigurationError where both are one open file; a path may be both.
+    """
     if not isinstance(sink, str | os.PathLike):
         check_file(sink, "write")
+        # Each write would change what is still to be read: the rows of both would be lost.
+        if source is not None and _is_one_file(source, sink):
+            raise ConfigurationError("the source and the sink are one open file: write into another one, or give its path as both")
         yield Sink(sink)
         return
 
@@ -209,6 +217,17 @@ def whole_file(filesystem: fs.FileSystem, path: str) -> Iterator[Any]:
     else:
         with filesystem.open_output_stream(path) as stream:
             yield stream
+
+
+def _is_one_file(source: Any, sink: Any) -> bool:
+    if source is sink:
+        return True
+    try:
+        opened = os.fstat(sink.fileno())
+        return os.path.samestat(opened, os.stat(source) if isinstance(source, str | os.PathLike) else os.fstat(source.fileno()))
+    # What is no file of this machine has no number: it is in memory, or in a store.
+    except (AttributeError, OSError, ValueError, pa.ArrowException):
+        return False
 
 
 def _open_for_reading(source: str | os.PathLike[str]) -> pa.NativeFile:

@@ -362,6 +362,9 @@ class ModularWriter:
         """
         every: list[NewChunk] = []
         for old_group, placed in groups:
+            # No reader of encrypted files takes such a row group: its rows would be lost.
+            if not placed:
+                raise ConfigurationError("there are rows without columns, which no encrypted Parquet file holds: give at least one column")
             start = self._sink.position
             self.group_starts.append(start)
             chunks = [self._write_pages(each, column) for column, each in enumerate(placed)]
@@ -473,7 +476,7 @@ def encrypt(source: Any, sink: Any, keys: FileKeys, *, location: str | None = No
     """
     # `rewrite` takes None for a file in the clear: keys that were forgotten must not mean that.
     checked_keys = required_keys(keys)
-    with open_source(source, location) as opened, open_sink(sink) as out:
+    with open_source(source, location) as opened, open_sink(sink, source) as out:
         return rewrite(plain_layout(opened), out, checked_keys, random)
 
 
@@ -484,7 +487,7 @@ def decrypt(source: Any, sink: Any, keys: FileKeys, *, location: str | None = No
     Every module is authenticated before it is written, except page bodies in AES_GCM_CTR_V1 and columns in the clear. Arguments and
     errors are those of `reencrypt`.
     """
-    with open_source(source, location) as opened, open_sink(sink) as out:
+    with open_source(source, location) as opened, open_sink(sink, source) as out:
         return rewrite(encrypted_layout(opened, keys), out, None, secrets.token_bytes)
 
 
@@ -512,7 +515,7 @@ def reencrypt(
     """
     # As in `encrypt`: None would write the new file in the clear.
     checked_keys = required_keys(new)
-    with open_source(source, location) as opened, open_sink(sink) as out:
+    with open_source(source, location) as opened, open_sink(sink, source) as out:
         return rewrite(encrypted_layout(opened, old), out, checked_keys, random)
 
 

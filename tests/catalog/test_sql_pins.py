@@ -21,11 +21,13 @@ from sqlalchemy import create_engine, event, inspect, text
 from sqlalchemy.exc import OperationalError
 
 from tablecrypt.errors import ConfigurationError, KeyIdChangedError, MetadataRollbackError, TamperedFileError
+from tablecrypt.maintenance import shred
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt_catalog import EncryptedSqlCatalog
 from tests.support.aws import AwsServer
 from tests.support.edited_metadata import edit_json
 from tests.support.full_disk import no_file_beyond
+from tests.support.kill_points import MORTAL, Place, calling_at
 from tests.support.noting_io import NOTING_IO, opened_files
 from tests.support.tables import ENCRYPTED, MASTER_KEY, ROWS, encrypted_sql_catalog, metadata_path, new_table
 
@@ -57,6 +59,20 @@ def plain_client(catalog: EncryptedSqlCatalog) -> SqlCatalog:
 @pytest.fixture
 def table(catalog: EncryptedSqlCatalog) -> Table:
     return new_table(catalog, appends=[ROWS, ROWS])
+
+
+@pytest.mark.parametrize("act", [lambda before: before.refresh(), lambda before: before.append(ROWS)], ids=["refresh", "append"])
+def test_what_others_shred_while_a_table_is_loaded_is_no_tampering(
+    new_catalog: NewCatalog, table: Table, act: Callable[[Table], object]
+) -> None:
+    before = new_catalog(**MORTAL).load_table(table.name())
+    rows = before.scan().count()
+    with calling_at(Place("open", 1), lambda: shred(new_catalog().load_table(table.name()), all_but_heads=True)) as life:
+        act(before)
+
+    assert life.came
+    assert len(table.refresh().metadata.snapshots) <= 2
+    assert table.scan().count() == before.scan().count() >= rows
 
 
 def execute(catalog: SqlCatalog, statement: str, **values: Any) -> list[dict[str, Any]]:

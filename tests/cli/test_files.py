@@ -7,6 +7,7 @@ import io
 import json
 import os
 import stat
+import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -209,6 +210,39 @@ def test_a_closed_stdin_is_not_taken_for_an_empty_file(tmp_path: Path, keys: tup
 
     assert "stdin is closed" in refused(in_shell('"$@" <&-', "encrypt-file", "-", str(target), *keys))
     assert not target.exists()
+
+
+def test_a_link_leads_to_the_file_that_is_written(stream: Path, keys: tuple[str, ...], tmp_path: Path) -> None:
+    target, link, real = encrypted(stream, keys), tmp_path / "link", tmp_path / "real"
+    real.write_bytes(b"old")
+    link.symlink_to(real)
+    assert run("decrypt-file", str(target), str(link), *keys, "--force").code == 0
+    assert (link.is_symlink(), real.read_bytes()) == (True, stream.read_bytes())
+    assert real.stat().st_mode & 0o777 == 0o600
+
+    # Without --force what it leads to is not replaced, even where nothing is there.
+    real.unlink()
+    assert "exists already" in refused(run("decrypt-file", str(target), str(link), *keys))
+    assert not real.exists()
+
+
+def test_a_pipe_takes_what_is_written_and_stays(stream: Path, keys: tuple[str, ...], tmp_path: Path) -> None:
+    target, pipe, taken = encrypted(stream, keys), tmp_path / "pipe", tmp_path / "taken"
+    os.mkfifo(pipe)
+    with taken.open("wb") as output, subprocess.Popen(["cat", str(pipe)], stdout=output) as reader:
+        assert run("decrypt-file", str(target), str(pipe), *keys, "--force").code == 0
+        assert reader.wait(timeout=60) == 0
+    assert (pipe.is_fifo(), taken.read_bytes()) == (True, stream.read_bytes())
+
+
+def test_a_key_goes_to_where_the_key_files_link_leads(tmp_path: Path) -> None:
+    real, link = tmp_path / "keys.json", tmp_path / "link.json"
+    link.symlink_to(real)
+    for key_id in ("a", "b"):
+        assert run("keygen", "--key-file", str(link), "--key-id", key_id).code == 0
+    assert link.is_symlink()
+    assert json.loads(real.read_bytes())["keys"].keys() == {"a", "b"}
+    assert {path.name for path in tmp_path.iterdir()} == {"keys.json", "link.json"}
 
 
 def test_force_replaces_neither_what_is_read_nor_a_key(stream: Path, keys: tuple[str, ...], tmp_path: Path) -> None:

@@ -253,6 +253,10 @@ def test_one_person_is_erased_with_a_certificate(command: Command, table: Table,
         assert failed.code == 2 and len(failed.stderr.splitlines()) == 1
     other = command.run("erase", "db.rows", "--where", "id = 6", "--yes", "--certificate", str(tmp_path / "erased.txt"))
     assert other.code == 2 and ".html" in other.stderr
+    (tmp_path / "link.json").symlink_to(tmp_path / "nowhere" / "erased.json")
+    other = command.run("erase", "db.rows", "--where", "id = 6", "--yes", "--certificate", str(tmp_path / "link.json"))
+    assert other.code == 2 and "link.json exists already" in other.stderr
+    assert "1 row" in command.run("erase", "db.rows", "--where", "id = 6", "--dry-run").stdout
 
 
 def test_a_dry_run_of_an_erasure_says_what_it_could_not_search(command: Command, table: Table) -> None:

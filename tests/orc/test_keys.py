@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import secrets
+from functools import partial
 from typing import Any
 
 import pytest
@@ -171,6 +172,25 @@ def test_nothing_is_encrypted_under_zeros_and_what_was_is_still_read(length: int
     with pytest.raises(ConfigurationError, match="master key 'pii' is all zeros, which everybody can guess"):
         keys.create_local_key(master)
     assert len(keys.decrypt_local_key(master, bytes(range(length)))) == length
+
+
+@pytest.mark.parametrize("versions", [None, 5, {"0": b"k" * 16}])
+def test_versions_that_are_no_list_are_refused_by_every_provider(kms: MemoryKeyManagementClient, versions: Any) -> None:
+    said = "^master key 'pii': give a list of its versions, the oldest first, even if there is one$"
+    for provider in (orc.LocalKeys, partial(orc.KmsKeys, kms), partial(orc.KmsMasterKeys, kms)):
+        with pytest.raises(ConfigurationError, match=said):
+            provider({"pii": versions})
+
+
+def test_what_no_kms_wrapped_is_no_wrapped_master_key(kms: MemoryKeyManagementClient) -> None:
+    keys: Any = {"pii": [b"k" * 16]}
+    with pytest.raises(ConfigurationError, match=r"^a version of master key 'pii' is a bytes; it must be a WrappedMasterKey$"):
+        orc.KmsMasterKeys(kms, keys)
+
+
+def test_a_name_without_versions_is_not_among_those_that_are_there() -> None:
+    with pytest.raises(KeyNotFoundError, match=r"^there is no master key 'pii' among the local keys; there is none$"):
+        orc.LocalKeys({"pii": []}).current_version("pii")
 
 
 def test_a_name_that_no_key_has_is_told_from_those_that_are_there() -> None:

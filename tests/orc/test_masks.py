@@ -59,6 +59,12 @@ def test_a_keyed_hash_is_hmac_sha256_and_needs_its_key() -> None:
         orc.KeyedHash(b"short")
 
 
+@pytest.mark.parametrize("key", [bytes(32), bytearray(16), Secret(bytes(16))])
+def test_no_value_is_hashed_under_zeros(key: Any) -> None:
+    with pytest.raises(ConfigurationError, match=r"^the key of a keyed hash is all zeros, which everybody can guess: make one with"):
+        orc.KeyedHash(key)
+
+
 def test_hashes_leave_no_number_beside_text() -> None:
     rows = pa.table({"home": [{"zip": "1", "lat": 2.5}]})
     masked = masked_column("home", "sha256", rows).to_pylist()
@@ -206,7 +212,7 @@ def test_parameters_that_mean_nothing_are_refused(mask: Any) -> None:
         mask()
 
 
-HASHES: Final = ("sha256", orc.KeyedHash(bytes(16)))
+HASHES: Final = ("sha256", orc.KeyedHash(b"k" * 16))
 WITH_TEXT: Final = ("text", "raw", "home", "tags", "attrs")
 
 

@@ -394,8 +394,28 @@ def test_a_key_that_is_not_there_or_not_allowed_leaves_a_path_as_it_was(tmp_path
 
 
 def test_names_with_dots_are_found() -> None:
-    rows = pa.table({"a.b": [CANARY], "a": [{"b": 1, "b.c": {"d": CANARY}}]})
+    rows = pa.table({"a.b": [CANARY], "a": [{"x": 1, "b.c": {"d": CANARY}}]})
     data = encrypted(rows, {"pii": ["a.b", "a.b.c.d"]})
     assert orc.read_table(data, local_keys()).to_pylist() == rows.to_pylist()
     masked = orc.read_table(data, masked=True).to_pylist()
-    assert masked == [{"a.b": None, "a": {"b": 1, "b.c": {"d": None}}}]
+    assert masked == [{"a.b": None, "a": {"x": 1, "b.c": {"d": None}}}]
+
+
+@pytest.mark.parametrize("request_of", [{"encrypt": {"pii": ["a.b"]}}, {"encrypt": {"pii": ["c"]}, "mask": {"a.b": "redact"}}])
+def test_a_name_that_stands_for_a_column_and_for_a_field_is_refused(request_of: dict[str, Any], tmp_path: Path) -> None:
+    rows = {"a": [{"b": CANARY}], "a.b": [CANARY], "c": [CANARY]}
+    for names in (["a", "a.b", "c"], ["a.b", "a", "c"]):
+        with pytest.raises(ConfigurationError, match=r"^'a.b' is the name of a column and of a field in a struct: rename one of them$"):
+            orc.write_table(pa.table({name: rows[name] for name in names}), tmp_path / "rows.orc", keys=local_keys(), **request_of)
+    assert not any(tmp_path.iterdir())
+
+
+def test_a_name_in_a_manifest_needs_the_manifest(tmp_path: Path) -> None:
+    rows = pa.table({"ssn": [CANARY]})
+    data = encrypted(rows, {"pii": ["ssn"]})
+    with pytest.raises(ConfigurationError, match=r"^name is given, and no manifest: it is the file's name there$"):
+        orc.write_table(rows, tmp_path / "rows.orc", {"pii": ["ssn"]}, local_keys(), name="rows")
+    for read in (lambda: orc.read_table(data, local_keys(), name="rows"), lambda: list(orc.read_batches(data, local_keys(), name="rows"))):
+        with pytest.raises(ConfigurationError, match=r"^name is given, and no manifest: without one nothing checks the file's bytes$"):
+            read()
+    assert not any(tmp_path.iterdir())

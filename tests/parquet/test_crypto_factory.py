@@ -138,6 +138,13 @@ def test_it_works_on_our_kms_clients(aws: AwsServer) -> None:
         ({**BY_COLUMN, "parquet.encryption.column.keys": {"kc1": ["id"]}}, "column.keys is a dict; it must be text"),
         ({**BY_COLUMN, "parquet.encryption.column.keys": None}, "column.keys is None; it must be text"),
         ({**BY_COLUMN, "parquet.encryption.footer.key": b"kf"}, "footer.key is a bytes; it must be text"),
+        *(
+            (
+                {"parquet.encryption.footer.key": "kf", "parquet.encryption.complete.columns": "false", **columns},
+                "column_keys names no column, so that none would be encrypted",
+            )
+            for columns in ({}, {"parquet.encryption.column.keys": ""}, {"parquet.encryption.column.keys": " ; "})
+        ),
         ({**BY_COLUMN, "parquet.encryption.double.wrapping": "maybe"}, "true or false"),
         ({**BY_COLUMN, "parquet.encryption.data.key.length.bits": "64"}, "128, 192 or 256"),
         ({**BY_COLUMN, "parquet.encryption.algorithm": "ROT13"}, "ROT13"),
@@ -158,6 +165,11 @@ def test_unfit_properties_are_refused(properties: dict[str, Any], what: str) -> 
         ({"store_internally": None}, "store_internally is None; it must be True or False"),
         ({"column_keys": "total"}, "column_keys is a str; it must be a mapping of master keys to columns"),
         ({"column_keys": {"k": 3}}, "column_keys is an int; it must be a name or a list of names"),
+        (
+            {"complete_columns": False, "column_keys": {"k": []}},
+            "complete_columns is False and column_keys names no column, so that none would be encrypted: name those that are, or leave "
+            "complete_columns out",
+        ),
         ({"column_keys": {"k": ["id", "total"], "m": ["total"]}}, "column_keys names the column 'total' twice: it has one master key"),
     ],
 )

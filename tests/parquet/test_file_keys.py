@@ -85,6 +85,12 @@ def test_arguments_that_contradict_each_other_are_refused(arguments: dict[str, o
         FileKeys(FOOTER_KEY, **arguments)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize(("metadata", "what"), [("text", "a str"), (5, "an int"), (True, "a bool"), ([], "a list"), (None, "None")])
+def test_key_metadata_of_a_column_is_bytes(metadata: Any, what: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"^the key metadata of column 'a' is {what}; it must be bytes$"):
+        FileKeys(FOOTER_KEY, {"a": ID_KEY}, column_key_metadata={"a": metadata})
+
+
 @pytest.mark.parametrize("key", ["sixteen letters.", 16, None, [1] * 16])
 def test_what_is_no_key_is_refused(key: object) -> None:
     if key is not None:

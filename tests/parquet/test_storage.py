@@ -5,18 +5,22 @@ from __future__ import annotations
 import io
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from tablecrypt.errors import ConfigurationError, TamperedFileError
-from tablecrypt.parquet import FileKeys, encrypt, read_table, write_table
+from tablecrypt.parquet import FileKeys, decrypt, encrypt, read_table, reencrypt, write_table
 from tablecrypt.parquet.storage import export_buffer, open_sink, open_source, wait_until_released
 from tests.support.modular_files import FOOTER_KEY, ID_KEY, plain_file, sample_table
 
 DATA = bytes(range(256)) * 4
 KEYS = FileKeys(FOOTER_KEY, {"id": ID_KEY})
+KEYS_OF_ALL = FileKeys(FOOTER_KEY)
 
 LETS_GO_AT_THE_END = """
 import atexit
@@ -53,6 +57,64 @@ def test_what_arrow_says_of_columns_is_one_line() -> None:
     with pytest.raises(ConfigurationError, match="does not fit") as refused:
         read_table(data, KEYS, filters=[("nobody", "=", 1)])
     assert "\n" not in str(refused.value)
+
+
+def one_in_memory(path: Path) -> tuple[Any, Any]:
+    file = io.BytesIO(path.read_bytes())
+    return file, file
+
+
+def one_on_disk(path: Path) -> tuple[Any, Any]:
+    file = path.open("r+b")
+    return file, file
+
+
+def two_of_one_path(path: Path) -> tuple[Any, Any]:
+    return path.open("rb"), path.open("r+b")
+
+
+def a_path_and_its_file(path: Path) -> tuple[Any, Any]:
+    return path, path.open("r+b")
+
+
+@pytest.mark.parametrize("opened", [one_in_memory, one_on_disk, two_of_one_path, a_path_and_its_file])
+def test_what_is_read_is_never_written_into(opened: Callable[[Path], tuple[Any, Any]], tmp_path: Path) -> None:
+    plain, sealed = tmp_path / "plain.parquet", tmp_path / "sealed.parquet"
+    pq.write_table(sample_table(), plain)
+    encrypt(plain, sealed, KEYS)
+    before = plain.read_bytes(), sealed.read_bytes()
+
+    rewrites: list[tuple[Path, Callable[[Any, Any], object]]] = [
+        (plain, lambda source, sink: encrypt(source, sink, KEYS)),
+        (sealed, lambda source, sink: decrypt(source, sink, KEYS)),
+        (sealed, lambda source, sink: reencrypt(source, sink, KEYS, KEYS)),
+    ]
+    for path, rewrite in rewrites:
+        source, sink = opened(path)
+        with pytest.raises(
+            ConfigurationError, match=r"^the source and the sink are one open file: write into another one, or give its path"
+        ):
+            rewrite(source, sink)
+        for each in (source, sink):
+            if not isinstance(each, Path):
+                each.close()
+    assert (plain.read_bytes(), sealed.read_bytes()) == before
+
+    encrypt(plain, plain, KEYS)
+    assert read_table(plain, KEYS) == sample_table()
+
+
+def test_rows_without_columns_are_refused(tmp_path: Path) -> None:
+    rows, sealed = pa.table({"id": [1, 2, 3]}).select([]), tmp_path / "sealed.parquet"
+    pq.write_table(rows, tmp_path / "plain.parquet")
+    writes: list[Callable[[], object]] = [
+        lambda: write_table(rows, sealed, KEYS_OF_ALL),
+        lambda: encrypt(tmp_path / "plain.parquet", sealed, KEYS_OF_ALL),
+    ]
+    for write in writes:
+        with pytest.raises(ConfigurationError, match=r"^there are rows without columns, which no encrypted Parquet file holds: give at"):
+            write()
+    assert not sealed.exists()
 
 
 def test_two_columns_of_one_name_are_refused_before_anything_is_written(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
     with dying_at(7): operation(table)            the seventh step does not happen, or half of it, and nothing after it: raises Killed
     with failing_at(7, "before"): ...             the seventh step does not happen and raises; all others happen
     with failing_at(7, "after"): ...              the seventh step happens, and raises all the same
+    with calling_at(7, act): ...                  before the seventh step somebody else acts, whose steps are not counted
     with dying_at(7, for_good=True): ...          the process itself ends at the seventh step, by SIGKILL: for a forked child
     with dying_at(Place("catalog commit", 2)): ...   the second step of a kind, whatever is before it: threads that ask the key service at
                                                   once take one step more or less
@@ -70,6 +71,7 @@ class Life:
 
     last: int | Place | None = None
     fails: When | None = None
+    calls: Callable[[], object] | None = None
     for_good: bool = False
     steps: list[str] = field(default_factory=list)
     came: bool = False
@@ -96,6 +98,11 @@ class Life:
     def begin(self, name: str, failure: Exception, half: Callable[[], object] = lambda: None) -> bool:
         """Count a step, or die, or fail, before it has taken effect. Returns whether it is the one that goes wrong."""
         is_last, is_over = self._count(name)
+        if self.calls is not None:
+            if is_last:
+                with _living(_immortal):
+                    self.calls()
+            return False
         if self.fails is None and is_over:
             half()
             self._die(name)
@@ -135,11 +142,11 @@ _life = [_immortal]
 
 @contextmanager
 def _living(life: Life) -> Iterator[Life]:
-    _life[0] = life
+    before, _life[0] = _life[0], life
     try:
         yield life
     finally:
-        _life[0] = _immortal
+        _life[0] = before
 
 
 @contextmanager
@@ -153,6 +160,13 @@ def dying_at(last: int | Place | None, for_good: bool = False) -> Iterator[Life]
 def failing_at(last: int | Place, when: When) -> Iterator[Life]:
     """Let one step raise an error: before it has taken effect, or after."""
     with _living(Life(last, fails=when)) as life:
+        yield life
+
+
+@contextmanager
+def calling_at(last: int | Place, act: Callable[[], object]) -> Iterator[Life]:
+    """Let somebody else act before one step. Not within `mortal_databases`: a step may be in the midst of a transaction."""
+    with _living(Life(last, calls=act)) as life:
         yield life
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection
 from pathlib import Path
 
-from tablecrypt._atomic_file import atomic_file, check_folder_of
+from tablecrypt._atomic_file import check_folder_of, named_file
 from tablecrypt.errors import ConfigurationError
 
 
@@ -25,7 +26,8 @@ def check_new_file(path: Path, suffixes: Collection[str], replace: bool = False,
         raise ConfigurationError(f"{path}: the name must end in {' or '.join(sorted(suffixes))}")
     if path.is_dir():
         raise ConfigurationError(f"{path} is a folder: name a file")
-    if path.exists() and not replace:
+    # A link that leads nowhere is in the way too: it would be found once there is nothing left to do but to write the file.
+    if os.path.lexists(path) and not replace:
         raise _exists(path, instead)
     check_folder_of(path)
 
@@ -38,7 +40,7 @@ def write_new_file(path: Path, content: bytes, replace: bool = False, instead: s
         OSError: the file system failed.
     """
     try:
-        with atomic_file(path, replace=replace, durable=True) as file:
+        with named_file(path, replace=replace, durable=True) as file:
             file.write(content)
     except FileExistsError as error:
         # Another program made it since the check: it is not replaced.

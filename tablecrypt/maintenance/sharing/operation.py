@@ -48,12 +48,12 @@ from tablecrypt.maintenance.runner import LocalRunner
 from tablecrypt.maintenance.sharing.columns import given_deks, proven_columns, unproven_columns
 from tablecrypt.maintenance.sharing.metadata import Place, ShareWriter
 from tablecrypt.maintenance.sharing.plan import RewriteChoice, SharePlan, plan_share
-from tablecrypt.maintenance.sharing.records import ShareRecord, live_shares, remember_share
+from tablecrypt.maintenance.sharing.records import ShareRecord, check_named, live_shares, remember_share
 from tablecrypt.maintenance.sharing.result import Shared, storage_policy
 from tablecrypt.maintenance.sharing.sealing import PublicKey, info_of
 from tablecrypt.maintenance.sharing.states import States, check_place
 from tablecrypt.manifests.manifest_list import SHARE_SECRET_BYTES
-from tablecrypt.table.shares import SharedColumn, said_of_shares
+from tablecrypt.table.shares import NamedRecord, SharedColumn, readably_named, said_of_shares
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import TableFileIO, deleting_on_error, name_of
 
@@ -263,18 +263,19 @@ class _Sharing:
         # Asked first, so that a key which cannot be used leaves nothing behind.
         keys = self.new_keys(plan)
         secret = Secret(secrets.token_bytes(SHARE_SECRET_BYTES))
-        remember_share(self.table, self._record(plan, place, row_filter, secret))
-        return replace(self.result(plan, None), **self._write(plan, place, keys, secret))
+        named = remember_share(self.table, self._record(plan, place, row_filter, secret), self._named())
+        return replace(self.result(plan, None), **self._write(plan, place, keys, secret, named))
 
     def bring_up_to_date(self, plan: SharePlan, row_filter: str, record: ShareRecord) -> Shared:
         """Write the share's next state, if the table has changed since."""
+        named = self._named()
         # Columns that were named anew are proven by a new record, so that their proofs count too.
         asked = plan.snapshot.snapshot_id, row_filter, plan.columns, _proofs(plan.columns), plan.without, plan.with_statistics
         known = record.snapshot_id, record.row_filter, record.columns, _proofs(record.columns), record.without, record.with_statistics
         # Of a filter by a protected column no values are remembered, so that another one would look like it.
         is_known = asked == known and not _compares_protected(plan)
         if is_known and self.states.has(record.metadata_location):
-            self._forget_former(replace(record, files=tuple(plan.locations), former_files=(), former_columns=()), record)
+            self._forget_former(replace(record, files=tuple(plan.locations), former_files=(), former_columns=()), record, named)
             return self.result(plan, record)
 
         place = Place(self.location, self.share_uuid, uuid.uuid4(), self.states.next_number)
@@ -283,11 +284,11 @@ class _Sharing:
         new = self._record(plan, place, row_filter, secret)
         # The states that are there name files that the new one may not.
         remembered = _after(new, record.all_files, record.all_columns)
-        remember_share(self.table, remembered)
-        written = self._write(plan, place, keys, secret)
+        named = remember_share(self.table, remembered, named)
+        written = self._write(plan, place, keys, secret, named)
         # A run that was killed has remembered a state that never came: then what is there is an older one.
         former = _after(new, record.files, record.columns) if self.states.has(record.metadata_location) else remembered
-        self._forget_former(former, remembered)
+        self._forget_former(former, remembered, named)
         return replace(self.result(plan, record), **written)
 
     def new_keys(self, plan: SharePlan) -> _Keys:
@@ -302,19 +303,26 @@ class _Sharing:
             return self.io.manager.new_kek_for_another()
         return self.io.manager.new_sealed_kek(lambda entry, key: public_key.seal(key, info_of(str(self.share_uuid), entry)))
 
-    def _forget_former(self, now: ShareRecord, remembered: ShareRecord) -> None:
+    def _named(self) -> NamedRecord | None:
+        """Return the record of the share that this run began with."""
+        return readably_named(self.table.metadata).get(str(self.share_uuid))
+
+    def _forget_former(self, now: ShareRecord, remembered: ShareRecord, named: NamedRecord | None) -> None:
         """Take away the states before the last of those that were there, and remember what the others need."""
         # Where the partner has written to his table all states stay, and so do their files.
         if self.states.remove_all_but_the_last() and _needed_by(now) != _needed_by(remembered):
-            remember_share(self.table, now)
+            remember_share(self.table, now, named)
 
-    def _write(self, plan: SharePlan, place: Place, keys: _Keys, secret: Secret) -> dict[str, Any]:
-        """Write one state; return what the result says of it."""
+    def _write(self, plan: SharePlan, place: Place, keys: _Keys, secret: Secret, named: NamedRecord) -> dict[str, Any]:
+        """Write one state, which `named` remembers; return what the result says of it."""
         writer = ShareWriter(plan, place, self.io, secret)
-        with deleting_on_error(self.io, writer.locations):
+        # The metadata first, without which nothing else opens.
+        with deleting_on_error(self.io, chain([place.metadata_location], writer.locations)):
             metadata = writer.write(keys.kek, keys.of_columns)
+            length = write_metadata(self.io, place.metadata_location, metadata)
+            # Who ended the share while it was written found none of this, and no command would ever end it.
+            check_named(reload(self.table).metadata, str(self.share_uuid), named)
 
-        length = write_metadata(self.io, place.metadata_location, metadata)
         return {
             "metadata_location": place.metadata_location,
             "rows": plan.rows + writer.rewritten_rows,

@@ -3,6 +3,9 @@
 A share is remembered before it exists, by a commit on metadata that still has its snapshot. What deletes files looks for records once its
 own commit has taken the files out of the metadata. So one of the two sees the other.
 
+So do an update and the end of a share. Each commits only where the record is still the one that it began with; an update looks again once
+its state is written, and takes it away where the share has ended; and the end looks into the folder again once the share is forgotten.
+
 The list of live shares is what the records say: to whom, how many files, since when, under which key.
 """
 
@@ -10,10 +13,11 @@ from __future__ import annotations
 
 import datetime as dt
 from dataclasses import dataclass, field
-from typing import cast
+from typing import Literal, cast
 
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table import Table
+from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import RemovePropertiesUpdate, SetPropertiesUpdate, TableUpdate
 
 from tablecrypt.arguments import checked_arguments
@@ -29,7 +33,11 @@ from tablecrypt.table.table_files import delete_written, name_of
 __all__ = ["ShareRecord", "forget_share", "live_shares", "remember_share"]
 
 
-def remember_share(table: Table, record: ShareRecord) -> None:
+Former = NamedRecord | Literal["any"] | None
+"""The record that an operation began with; None: there was none; "any": whichever is named by now."""
+
+
+def remember_share(table: Table, record: ShareRecord, former: Former = "any") -> NamedRecord:
     """Remember a share, before it exists, or what it has become in the place of what was remembered of it.
 
     One commit of metadata, tried again on what others commit. Killed before it, nothing is remembered.
@@ -37,16 +45,20 @@ def remember_share(table: Table, record: ShareRecord) -> None:
     Args:
         table: the table that shares; its state in memory is brought up to date.
         record: what to remember.
+        former: the record whose place it takes.
+
+    Returns:
+        What the metadata says of the share now.
 
     Raises:
         ConfigurationError: the table is not encrypted, or has no longer the snapshot that the files are from.
         AuthenticationError, KmsError: the KMS did not wrap or unwrap under the table's master key.
-        CommitFailedException: others committed too often in the meantime; nothing is remembered.
+        CommitFailedException: others committed too often in the meantime, or ended or updated the share; nothing is remembered.
     """
     source = require_encrypted(table)
     new = new_record(source.metadata, source.io, record)
     try:
-        former = commit_keys(table, lambda base: _Naming.of(base, new, record.snapshot_id)).plan.former
+        replaced = commit_keys(table, lambda base: _Naming.of(base, new, record.snapshot_id, former)).plan.former
     except (TablecryptError, CommitFailedException):
         # Not after other errors: the catalog may have made the commit, and then names the record.
         delete_written(source.io, [new.location])
@@ -54,28 +66,43 @@ def remember_share(table: Table, record: ShareRecord) -> None:
 
     if table.metadata.snapshot_by_id(record.snapshot_id) is None:
         # Of two commits at once, of a property and of keys and snapshots, a REST server takes both.
-        commit_keys(table, lambda base: _Undoing.of(base, new, former))
+        commit_keys(table, lambda base: _Undoing.of(base, new, replaced))
         delete_written(source.io, [new.location])
         raise _without_snapshot(table, record.snapshot_id)
-    if former is not None:
-        delete_written(source.io, [former.location])
+    if replaced is not None:
+        delete_written(source.io, [replaced.location])
+    return new
 
 
-def forget_share(table: Table, share_uuid: str) -> None:
+def check_named(metadata: TableMetadata, share_uuid: str, expected: Former) -> NamedRecord | None:
+    """Return the record of a share that metadata names, if any. CommitFailedException where it is not the expected one."""
+    named = readably_named(metadata).get(share_uuid)
+    if expected == "any":
+        return named
+    # By its place alone: a rotation wraps the key of the same record again.
+    if (named and named.location) != (expected and expected.location):
+        raise CommitFailedException(
+            f"share {share_uuid} was ended, or brought up to date, by another process meanwhile: look at the table's shares, and try again"
+        )
+    return named
+
+
+def forget_share(table: Table, share_uuid: str, former: Former = "any") -> None:
     """Forget a share, whether its record opens or not. Nothing happens where none of this uuid is remembered.
 
     Args:
         table: the table that shares; its state in memory is brought up to date.
         share_uuid: of the share.
+        former: its record.
 
     Raises:
         ConfigurationError: the table is not encrypted.
-        CommitFailedException: others committed too often in the meantime; the share is still remembered.
+        CommitFailedException: others committed too often in the meantime, or updated the share; it is still remembered.
     """
     source = require_encrypted(table)
-    former = commit_keys(table, lambda base: _Forgetting.of(base, share_uuid)).plan.former
-    if former is not None:
-        delete_written(source.io, [former.location])
+    forgotten = commit_keys(table, lambda base: _Forgetting.of(base, share_uuid, former)).plan.former
+    if forgotten is not None:
+        delete_written(source.io, [forgotten.location])
 
 
 @dataclass(frozen=True)
@@ -86,10 +113,10 @@ class _Naming:
     former: NamedRecord | None
 
     @classmethod
-    def of(cls, base: EncryptedTable, new: NamedRecord, snapshot_id: int) -> _Naming:
+    def of(cls, base: EncryptedTable, new: NamedRecord, snapshot_id: int, former: Former) -> _Naming:
         if base.metadata.snapshot_by_id(snapshot_id) is None:
             raise _without_snapshot(base, snapshot_id)
-        return cls((SetPropertiesUpdate(updates={new.name: new.value}),), readably_named(base.metadata).get(new.share_uuid))
+        return cls((SetPropertiesUpdate(updates={new.name: new.value}),), check_named(base.metadata, new.share_uuid, former))
 
 
 def _without_snapshot(table: Table, snapshot_id: int) -> ConfigurationError:
@@ -120,12 +147,12 @@ class _Forgetting:
     former: NamedRecord | None = None
 
     @classmethod
-    def of(cls, base: EncryptedTable, share_uuid: str) -> _Forgetting:
+    def of(cls, base: EncryptedTable, share_uuid: str, former: Former) -> _Forgetting:
         name = f"{SHARE.name}{share_uuid}"
         if name not in base.metadata.properties:
             return cls(())
         removal = cast("TableUpdate", RemovePropertiesUpdate(removals=[name]))
-        return cls((removal,), readably_named(base.metadata).get(share_uuid))
+        return cls((removal,), check_named(base.metadata, share_uuid, former))
 
 
 @dataclass(frozen=True)

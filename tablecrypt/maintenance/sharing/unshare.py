@@ -3,7 +3,8 @@
     1  mark               the folder as the share's: a run that was killed, or refused something by the store, is finished by the next one
     2  metadata.json      of the share goes first: from then on there is no share
     3  the rest           manifests, lists and vectors that sharing wrote, and the mark
-    4  forget             once all of it is gone
+    4  forget             once all of it is gone, and where no update has come between
+    5  look again          for what an update that began before has written since
 
 Which files are the share's, states.py says. What the partner committed to his table stays, and leads nowhere.
 
@@ -30,7 +31,7 @@ from tablecrypt.maintenance.operation import OperationResult, reload
 from tablecrypt.maintenance.sharing.records import ShareRecord, forget_share
 from tablecrypt.maintenance.sharing.states import States, check_place
 from tablecrypt.printable import counted, shell_word, shown
-from tablecrypt.table.shares import named_records, read_record, readable_shares, said_of_shares
+from tablecrypt.table.shares import named_records, read_record, readable_shares, readably_named, said_of_shares
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import TableFileIO, name_of
 
@@ -100,7 +101,8 @@ def unshare(table: Table, share: str, only_forget: bool = False, dry_run: bool =
         ConfigurationError: the table is not encrypted, or has no such share; or its folder is the table's own, or holds another table.
         ShareRecordError: what the table remembers of it cannot be read, and it is not only to be forgotten.
         KmsError: the KMS does not unwrap under the table's master key.
-        CommitFailedException: others committed too often in the meantime; the share's metadata is gone, and the next call forgets it.
+        CommitFailedException: others committed too often in the meantime, or brought the share up to date; its metadata as it was is gone,
+            and the next call ends the share.
     """
     fresh = reload(table)
     record = _found(fresh, share, only_forget)
@@ -119,9 +121,20 @@ def unshare(table: Table, share: str, only_forget: bool = False, dry_run: bool =
         own = _own_files(states, record)
         result = replace(result, deleted=tuple(own)) if dry_run else _deleted(result, states, own)
     if not (dry_run or result.failed):
-        forget_share(table, record.share_uuid)
+        forget_share(table, record.share_uuid, readably_named(fresh.metadata).get(record.share_uuid, "any"))
+        if not only_forget:
+            result = _deleted_since(result, fresh, record)
 
     return result
+
+
+def _deleted_since(result: Unshared, table: EncryptedTable, record: ShareRecord) -> Unshared:
+    """Delete what an update wrote after the folder was looked through, and before the share was forgotten."""
+    states = _states(table, record)
+    if record.share_uuid not in map(str, states.tables.values()):
+        return result
+    since = _deleted(result, states, _own_files(states, record))
+    return replace(since, deleted=(*result.deleted, *since.deleted))
 
 
 def _states(table: EncryptedTable, record: ShareRecord) -> States:

@@ -29,7 +29,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, Final
 
-from tablecrypt._atomic_file import atomic_file
+from tablecrypt._atomic_file import named_file
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.spark.session import check_java, check_spark_version
 from tablecrypt.spark.shared.jar_cache import JarCache, cache_folder, is_intact, jar_key, jar_name
@@ -95,7 +95,7 @@ def write_spark_jar(target: Path) -> None:
         raise ConfigurationError(f"the Java classes do not compile with PySpark {pyspark.__version__}: {error}") from error
 
     try:
-        with atomic_file(target, private=False) as file:
+        with named_file(target, private=False) as file:
             file.write(content)
     except OSError as error:
         raise ConfigurationError(f"the jar {target} cannot be written ({error.strerror})") from error
