@@ -280,7 +280,7 @@ def _given(table: EncryptedTable, location: str) -> OlderMetadata:
             "metadata is blank: give the location of a metadata file, or leave it out for those that the table left behind"
         )
     source = read_older(table, location, is_given=True)
-    if source is None:
+    if source is None or source.is_of_another:
         raise ConfigurationError(f"{location} is not there, or is not metadata of {name_of(table)}")
     if source.parsed is None:
         raise ConfigurationError(f"{location} is not metadata of {name_of(table)}: {source.problem}")

@@ -45,10 +45,14 @@ _OUT_OF_REACH: Final = (AuthenticationError, FormatError, KeyIdChangedError, Key
 
 @dataclass(frozen=True)
 class Unread:
-    """A file that is no readable metadata with keys: whether a metadata-log names it, and why it cannot be read, if so."""
+    """A file that is no readable metadata with keys: whether a metadata-log names it, and why it cannot be read, if so.
+
+    Of another table's, and only where a log names it, `is_of_another` is set.
+    """
 
     is_logged: bool
     problem: str
+    is_of_another: bool = False
 
 
 @dataclass(frozen=True)
@@ -110,7 +114,7 @@ class _Reader:
     def read(self, file: OlderMetadata) -> None:
         """Take what one file says."""
         if file.metadata is None:
-            self._unread[file.location] = Unread(file.is_logged, file.problem)
+            self._unread[file.location] = Unread(file.is_logged, file.problem, file.is_of_another)
             return
 
         # Copies in the properties too: each opens what its entry opened.
@@ -174,7 +178,9 @@ def inspect_older(table: EncryptedTable, before: OlderFiles | None = None) -> Ol
         reader.read(file)
     # What could not be read may be complete by now, in a folder that is no longer the table's too.
     for location, unread in before.unread.items():
-        if location not in found and (again := read_older(table, location)) is not None:
+        if location in found or (again := read_older(table, location)) is None:
+            continue
+        if unread.is_logged or not again.is_of_another:
             reader.read(replace(again, is_logged=unread.is_logged))
     return reader.after(before)
 

@@ -40,21 +40,29 @@ _PROPERTIES: Final = "properties"
 # A log may name any file, such as one with rows, which must not go as half of a metadata file.
 NOT_NAMED_SO: Final = "is in the metadata-log, and not named as a metadata file is"
 """Why a file is not deleted that metadata calls older metadata."""
+OF_ANOTHER: Final = "is in the metadata-log, and says that it is another table's"
+"""Why a file is neither written over nor deleted: the table's own may be elsewhere, or come back, with its keys."""
 DRY_RUN: Final = "this was a dry run: nothing was destroyed"
 """Why a shredding is not complete that was none."""
 
 
 @dataclass(frozen=True)
 class Holder:
-    """A file that holds a retired KEK, or half of a file that the table once had; whether it can be written over without the KEK."""
+    """A file that holds a retired KEK, or half of a file that the table once had; whether it can be written over without the KEK.
+
+    `is_of_another`: another table's metadata is in the place of what the table once had.
+    """
 
     location: str
     is_readable: bool
+    is_of_another: bool = False
 
     def reason_against(self, scope: DeletionScope) -> str | None:
         """Return why the file may not be written over or, where that is what becomes of it, deleted; None where it may."""
         if not self.location.endswith((*TABLE_METADATA_SUFFIXES, JOURNAL_KEYS)):
             return NOT_NAMED_SO
+        if self.is_of_another:
+            return OF_ANOTHER
         return scope.reason_against_writing_over(self.location) if self.is_readable else scope.reason_against(self.location)
 
 
@@ -73,7 +81,7 @@ def holders(table: EncryptedTable, older: OlderFiles, retired: Collection[str]) 
     for location, unread in older.unread.items():
         # What cannot be parsed is searched for the ids as text.
         if (unread.is_logged and unread.problem) or _names_any(content_of(io, location), {*retired, *keys}):
-            yield Holder(location, is_readable=False)
+            yield Holder(location, is_readable=False, is_of_another=unread.is_of_another)
 
     for stored in stored_files(io.inner, metadata_folder(table.metadata)):
         is_journal = f"/{JOURNAL_FOLDER}" in stored.location and stored.location.endswith(JOURNAL_KEYS)

@@ -12,7 +12,8 @@ The metadata files that a table has left behind are read newest first:
     metadata-log of the current metadata ─▶ each file's own log ─▶ …          a log names only so many files before its own
     <location>/metadata/*.metadata.json, and below write.metadata.path        files that no log names any more, or none ever did
 
-Nothing authenticates such a file but what it says opens or does not. Files of another table-uuid are passed over.
+Nothing authenticates such a file but what it says opens or does not. Files of another table-uuid are passed over, unless a log names them:
+then a store gave a wrong answer, or somebody wrote over the table's own file, whose keys may be elsewhere.
 
 An audit does not ask here: it also tells of files of other tables and versions, and of JSON that is no metadata (_audit/observed.py).
 """
@@ -201,6 +202,7 @@ class OlderMetadata:
         parsed: what they say; None where they cannot be read.
         error: why they cannot be read.
         is_logged: whether a metadata-log names it, so that it was the table's once; a file that none names may be about to become that.
+        is_of_another: whether it is the metadata of another table, of which nothing else is said here.
     """
 
     location: str
@@ -208,6 +210,7 @@ class OlderMetadata:
     parsed: TableMetadata | None = None
     error: Exception | None = None
     is_logged: bool = False
+    is_of_another: bool = False
 
     @property
     def metadata(self) -> EncryptedTableMetadata | None:
@@ -244,7 +247,7 @@ def older_metadata(table: EncryptedTable, known: Iterable[str] = ()) -> Iterator
 
     def read(location: str, is_logged: bool) -> Iterator[OlderMetadata]:
         found = read_older(table, location)
-        if found is None:
+        if found is None or (found.is_of_another and not is_logged):
             return
         if found.metadata is not None:
             follow_log(found.metadata)
@@ -265,7 +268,7 @@ def older_metadata(table: EncryptedTable, known: Iterable[str] = ()) -> Iterator
 
 
 def read_older(table: EncryptedTable, location: str, is_given: bool = False) -> OlderMetadata | None:
-    """Read one metadata file; None where there is none, or it is another table's.
+    """Read one metadata file; None where there is none.
 
     Args:
         table: the table.
@@ -291,8 +294,7 @@ def read_older(table: EncryptedTable, location: str, is_given: bool = False) -> 
         return OlderMetadata(location, file, error=error)
 
     if metadata.table_uuid != table.metadata.table_uuid:
-        logger.debug("%s is the metadata of another table", location)
-        return None
+        return OlderMetadata(location, error=FormatError("it is the metadata of another table"), is_of_another=True)
 
     return OlderMetadata(location, file, metadata)
 

@@ -663,3 +663,25 @@ def test_half_of_a_commit_that_failed_keeps_no_key_of_a_shredded_snapshot(table:
 
     assert not (done.left or done.refused or done.still_opened or done.not_found)
     assert not cut.exists()
+
+
+def test_a_logged_file_that_is_answered_as_another_tables_keeps_a_shredding_from_being_complete(table: Table) -> None:
+    """As a store may that gives two answers: the keys come back with the first one."""
+    other = new_table(table.catalog, "db.other", appends=[rows(0)])
+    logged = path_of(table.metadata.metadata_log[-1].metadata_file)
+    own, foreign = logged.read_bytes(), metadata_path(other).read_bytes()
+    retired = {key.key_id for key in keks(table)}
+    logged.write_bytes(foreign)
+
+    done = shred(table, all_but_heads=True)
+    assert done.refused == {logged.as_uri(): "is in the metadata-log, and says that it is another table's"}
+    assert not done.is_complete
+    assert logged.read_bytes() == foreign
+
+    # A file that no log names is another table's alone.
+    logged.write_bytes(own)
+    beside = metadata_folder(table) / "00099-other.metadata.json"
+    beside.write_bytes(foreign)
+    assert shred(table, all_but_heads=True).refused == {}
+    assert not any(key_id in text for path, text in metadata_texts(table) if path != beside for key_id in retired)
+    assert (beside.read_bytes(), other.refresh().scan().count()) == (foreign, len(rows(0)))

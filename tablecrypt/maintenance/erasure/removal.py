@@ -21,7 +21,7 @@ from tablecrypt.errors import ConfigurationError
 from tablecrypt.files.deletion import LOCAL, ParsedLocation
 from tablecrypt.files.raw_output import TABLE_METADATA_SUFFIXES
 from tablecrypt.maintenance._shred import shred
-from tablecrypt.maintenance._shred_scrub import NOT_NAMED_SO, forget_in_log
+from tablecrypt.maintenance._shred_scrub import NOT_NAMED_SO, OF_ANOTHER, forget_in_log
 from tablecrypt.maintenance._storage import canonical, delete_checksums, older_metadata
 from tablecrypt.maintenance.erasure.plan import Searching
 from tablecrypt.maintenance.expiry import still_needed
@@ -188,6 +188,9 @@ def _delete_metadata(table: EncryptedTable, field_ids: Collection[int], io: Tabl
         halved = older.metadata is None and older.is_logged and older.problem
         if halved and not older.location.endswith(TABLE_METADATA_SUFFIXES):
             removed.refused[older.location] = NOT_NAMED_SO
+            continue
+        if older.is_of_another:
+            removed.refused[older.location] = OF_ANOTHER
             continue
         # Summaries are plaintext, and scrubbing keys leaves them in the file: it has to go. So has one from before the table had keys.
         tells = names_partitions and older.parsed is not None and any(_tells_partitions(older.parsed, current))
