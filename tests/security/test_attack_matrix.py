@@ -23,7 +23,7 @@ from tests.security.matrix.attacks import (
     kms_attacks,
     server_attacks,
 )
-from tests.security.matrix.cells import Matrix, Outcome, check
+from tests.security.matrix.cells import Cell, Matrix, Outcome, check
 from tests.security.matrix.clients import CLIENTS, REST_CLIENTS, Clients, Loading, RestClients
 from tests.security.matrix.holder import holder_attacks
 from tests.security.matrix.page import attack_counts, write, written_counts
@@ -90,8 +90,17 @@ def _every_attack(scene: Scene) -> list[Attack]:
 
 def _every_answer(matrix: Matrix) -> list[Attack]:
     """Those of a REST server."""
+    return [*field_attacks(matrix.scene, "REST server"), *server_attacks(matrix.scene, _server_of(matrix))]
+
+
+def _server_of(matrix: Matrix) -> LyingRestServer:
     assert isinstance(matrix.clients, RestClients)
-    return [*field_attacks(matrix.scene, "REST server"), *server_attacks(matrix.scene, matrix.clients.server)]
+    return matrix.clients.server
+
+
+def _refused(cells: Iterable[Cell]) -> set[str]:
+    """The ways of attacking that some client refused."""
+    return {cell.attack.how for cell in cells if cell.outcome == Outcome.REFUSED}
 
 
 @pytest.mark.parametrize("attacks", ON_A_DATABASE, ids=lambda each: each.__name__)
@@ -107,11 +116,14 @@ def test_no_sampled_attack_is_accepted_and_none_crashes_a_reader(matrix: Matrix,
 def test_no_wrong_answer_of_the_key_service_is_accepted(misled: Matrix) -> None:
     cells = list(misled.run(kms_attacks(misled.scene)))
     check(cells)
+    assert _refused(cells) == {attack.how for attack in kms_attacks(misled.scene)}
 
 
 def test_no_sampled_answer_of_a_rest_server_is_accepted(served: Matrix) -> None:
     cells = list(served.run(_every_answer(served)[::41]))
     check(cells)
+    of_the_server = {attack.target for attack in server_attacks(served.scene, _server_of(served))}
+    assert {cell.attack.target for cell in cells if cell.outcome == Outcome.REFUSED} & of_the_server
 
 
 @pytest.mark.campaign

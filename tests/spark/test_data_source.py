@@ -14,6 +14,7 @@ from pyiceberg.types import DateType, DecimalType, DoubleType, LongType, NestedF
 
 import tablecrypt.spark as tcs
 from tests.spark.conftest import Lake, SparkRun
+from tests.support.key_search import file_keys, found
 from tests.support.plaintext import CANARY
 from tests.support.tables import current_snapshot, summary_of
 
@@ -201,26 +202,13 @@ def test_neither_keys_nor_credentials_are_in_plans_and_events(
     for mode in ("extended", "formatted", "codegen", "cost"):
         df.explain(mode=mode)
 
-    haystacks = [capsys.readouterr().out.encode()]
-    haystacks += spark_run.events().values()
-    haystacks += [path.read_bytes() for path in spark_run.local_files.rglob("*") if path.is_file()]
-    keys = _file_keys(lake.catalog.load_table("db.rows"))
+    events, plans = spark_run.events(), capsys.readouterr().out.encode()
+    files = {str(path): path.read_bytes() for path in spark_run.local_files.rglob("*") if path.is_file()}
+    assert events and files and plans
+    haystacks = {"plans": plans, **events, **files}
+    keys = file_keys(lake.catalog.load_table("db.rows"))  # type: ignore[arg-type]
     assert len(keys) >= 4
-    for content in haystacks:
-        assert b"a-store-credential" not in content
-        assert not any(key in content or key.hex().encode() in content for key in keys)
-
-
-def _file_keys(table: Any) -> list[bytes]:
-    from tablecrypt.manifests.records import key_metadata_of
-
-    entries = [
-        entry
-        for snapshot in table.snapshots()
-        for manifest in snapshot.manifests(table.io)
-        for entry in manifest.fetch_manifest_entry(table.io)
-    ]
-    return [key_metadata_of(entry.data_file).encryption_key.reveal() for entry in entries]
+    assert found([*keys, b"a-store-credential"], haystacks) == []
 
 
 def test_each_session_of_a_program_gets_the_source(spark_with_source: SparkSession, table: Table, lake: Lake) -> None:

@@ -117,6 +117,7 @@ def test_store_and_table_facts_travel_encrypted_too(spark_run: SparkRun, lake: L
         spark_run.session, lake.identifier("db.facts"), row_filter="id > 3", path="python", catalog_properties=properties
     ).collect()
 
+    assert len(closures) == 2
     for pickled, _ in closures:
         assert b"a-store-credential" not in pickled
         assert b".parquet" not in pickled

@@ -117,10 +117,13 @@ _SAID: Final = (
 
 
 def check(cells: Iterable[Cell]) -> None:
-    """Fail where a cell is accepted or crashed, and show the first of them."""
-    failed = [str(cell) for cell in cells if cell.outcome in {Outcome.ACCEPTED, Outcome.CRASHED}]
+    """Fail where a cell is accepted or crashed, and show the first of them; and where none is refused: then no attack came to a reader."""
+    outcomes = [(cell.outcome, cell) for cell in cells]
+    failed = [str(cell) for outcome, cell in outcomes if outcome in {Outcome.ACCEPTED, Outcome.CRASHED}]
     if failed:
         raise AssertionError("\n".join([f"{len(failed)} cells:", *failed[:SHOWN]]))
+    if not any(outcome == Outcome.REFUSED for outcome, _ in outcomes):
+        raise AssertionError(f"none of {len(outcomes)} cells was refused")
 
 
 def outcome_of_error(error: Exception) -> tuple[Outcome, str]:
