@@ -102,7 +102,11 @@ class Settings:
         """
         # Before the catalog is asked: without --catalog a word that is a file here is rarely meant as a table.
         if self.catalog_name is None and Path(name).is_file():
-            raise ConfigurationError(f"{name} is understood as a table: write ./{name} for the file, or --catalog NAME before the command")
+            as_a_file = "cat, inspect, decrypt-file" if "/" in name else f"cat ./{name}, inspect ./{name}"
+            raise ConfigurationError(
+                f"{name} is a file, and here the name of a table is asked for: for the file there are {as_a_file}; for a table of that "
+                "name, put --catalog NAME before the command"
+            )
         if Path(name).suffix in _OF_FILES and self.catalog_name is None:
             raise ConfigurationError(
                 f"there is no file {name} in {Path.cwd()}; if it is a table's name, put --catalog NAME before the command"

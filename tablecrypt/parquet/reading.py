@@ -21,7 +21,7 @@ The view has no page indexes and no bloom filters. A column whose key is not the
 that says so. Of columns that were not asked for, the footer holds what it held, for a reader to step over: there is no chunk of them.
 
 Raises TamperedFileError, PlaintextRefusedError, FormatError, KeyNotFoundError or KmsAccessDeniedError for a column whose key is not there,
-ConfigurationError for a column or row group that the file does not have, or a filter that does not fit its columns.
+ConfigurationError for a column or row group that the file does not have, or a filter that does not fit its columns or their values.
 """
 
 from __future__ import annotations
@@ -102,15 +102,28 @@ def read_table(
         _check_selection(layout, schema, columns, row_groups)
         _check_filter(layout, schema, expression)
         needed = _needed(schema, columns, expression)
-        if layout.ciphers is not None and _is_uniform(layout, needed):
-            return _uniform_file(opened, layout, layout.ciphers.footer_key, keys).read(columns, expression, row_groups, use_threads)
 
-        view = PlaintextView(layout, needed)
-        await_release(view)
-        fragment = _fragment(view, layout.location)
-        with _decoding(layout.location):
-            chosen = fragment if row_groups is None else fragment.subset(row_group_ids=row_groups)
-            return chosen.to_table(schema=schema, columns=columns, filter=expression, use_threads=use_threads)
+        def read(taken: list[str] | None, kept: pc.Expression | None) -> pa.Table:
+            if layout.ciphers is not None and _is_uniform(layout, needed):
+                return _uniform_file(opened, layout, layout.ciphers.footer_key, keys).read(taken, kept, row_groups, use_threads)
+
+            view = PlaintextView(layout, needed)
+            await_release(view)
+            fragment = _fragment(view, layout.location)
+            with _decoding(layout.location):
+                chosen = fragment if row_groups is None else fragment.subset(row_group_ids=row_groups)
+                return chosen.to_table(schema=schema, columns=taken, filter=kept, use_threads=use_threads)
+
+        try:
+            return read(columns, expression)
+        except FormatError:
+            if expression is None:
+                raise
+            # Arrow fails alike where bytes cannot be decoded and where a value does not suit the filter: such a file is whole without it.
+            read(sorted(needed), None)
+            raise ConfigurationError(
+                f"{layout.location}: a value of the file does not suit the filter, as text does a cast to a number"
+            ) from None
 
 
 @checked_arguments(but=("keys",))
@@ -188,7 +201,7 @@ def _expression(filters: pc.Expression | list[Any] | None) -> pc.Expression | No
         return filters
     try:
         return pq.filters_to_expression(filters)
-    except (TypeError, ValueError) as error:
+    except (OverflowError, TypeError, ValueError) as error:
         raise ConfigurationError(f"filters are an Arrow expression or tuples (column, operator, value): {error}") from None
 
 
@@ -196,14 +209,19 @@ def _check_filter(layout: FileLayout, schema: pa.Schema, expression: pc.Expressi
     if expression is None:
         return
     try:
-        _bind(expression, schema)
+        # Read too: that it says of each row whether to keep it shows only there.
+        _scanner(expression, schema).to_table()
     except pa.ArrowException as error:
         raise ConfigurationError(f"{layout.location}: the filter does not fit the columns of the file: {one_line(error)}") from None
 
 
 def _bind(expression: pc.Expression, schema: pa.Schema) -> None:
     """An ArrowException when the expression cannot be evaluated on rows of that schema."""
-    ds.dataset(pa.Table.from_batches([], schema)).scanner(filter=expression)
+    _scanner(expression, schema)
+
+
+def _scanner(expression: pc.Expression, schema: pa.Schema) -> ds.Scanner:
+    return ds.dataset(pa.Table.from_batches([], schema)).scanner(filter=expression)
 
 
 def _has_column(schema: pa.Schema, name: str) -> bool:

@@ -602,6 +602,24 @@ def test_a_page_that_is_replaced_stays_readable_as_its_owner_had_it(tmp_path: Pa
     assert not Path("/dev/null").is_file()
 
 
+@pytest.mark.parametrize("command", ["describe", "verify"])
+def test_a_file_in_the_place_of_a_table_is_told_which_commands_take_files(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "rows.parquet").write_bytes(b"PARE")
+    monkeypatch.chdir(tmp_path)
+    for name, commands in {
+        "rows.parquet": "cat ./rows.parquet, inspect ./rows.parquet",
+        "./rows.parquet": "cat, inspect, decrypt-file",
+    }.items():
+        done = run(command, name)
+        assert done.code == 2
+        assert done.stderr == (
+            f"tablecrypt: {name} is a file, and here the name of a table is asked for: for the file there are {commands}; for a table of "
+            "that name, put --catalog NAME before the command\n"
+        )
+
+
 WITHOUT_DRIVERS: Final = "import sys; sys.modules.update(psycopg2=None, psycopg=None); from tablecrypt.cli.main import main; main()"
 
 

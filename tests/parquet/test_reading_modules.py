@@ -34,6 +34,7 @@ from tests.support.modular_files import (
     sample_table,
 )
 from tests.support.mutations import flipped
+from tests.support.plaintext import CANARY
 
 pytestmark = pytest.mark.slow
 
@@ -90,13 +91,24 @@ def test_a_column_that_the_file_does_not_have_is_refused() -> None:
 
 
 @every_mode
-@pytest.mark.parametrize("filters", [[("nmae", "=", 1)], pc.field("name") > 7, pc.field("nmae").is_null()], ids=str)
+@pytest.mark.parametrize(
+    "filters", [[("nmae", "=", 1)], pc.field("name") > 7, pc.field("nmae").is_null(), pc.field("name"), pc.field("id") + 1], ids=str
+)
 def test_a_filter_that_does_not_fit_the_columns_is_not_called_tampering(mode: Mode, filters: Any) -> None:
     with pytest.raises(ConfigurationError, match="filter does not fit"):
         read_table(encrypted(PLAINTEXT, mode.keys), mode.keys, filters=filters)
 
 
-@pytest.mark.parametrize("filters", [[("id", "~", 1)], [("id",)], ["id"], 7])
+@every_mode
+@pytest.mark.parametrize("filters", [pc.field("name").cast(pa.int64()) > 1, pc.scalar(1) / pc.field("id") > 0], ids=str)
+def test_a_value_that_does_not_suit_the_filter_is_neither_tampering_nor_shown(mode: Mode, filters: Any) -> None:
+    with pytest.raises(ConfigurationError, match="a value of the file does not suit the filter") as refused:
+        read_table(encrypted(PLAINTEXT, mode.keys), mode.keys, filters=filters)
+    assert CANARY not in str(refused.value)
+    assert refused.value.__suppress_context__
+
+
+@pytest.mark.parametrize("filters", [[("id", "~", 1)], [("id",)], ["id"], 7, [("id", "=", 10**30)]])
 def test_what_is_no_filter_is_refused(filters: Any) -> None:
     with pytest.raises(ConfigurationError, match="filters are"):
         read_table(DATA, COLUMN_KEYS.keys, filters=filters)
