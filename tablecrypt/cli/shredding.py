@@ -187,7 +187,9 @@ def _print_shredded(done: Shredded) -> None:
         say(f"{done.table}: no snapshot was found to shred that has a key")
 
     if before:
-        say(f"  the keys of {counted(before, 'snapshot', 'snapshots')} had been destroyed before")
+        # The first run may have said that nothing became unreadable: this one does not know, and must not sound as if it did.
+        snapshots = counted(before, "snapshot", "snapshots")
+        say(f"  the keys of {snapshots} had been destroyed before; files that live snapshots share stay readable")
 
     for number, stays in (
         (len(done.shredded_files), f"that nothing opens any more; orphans {'would delete' if done.dry_run else 'deletes'} them"),

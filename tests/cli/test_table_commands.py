@@ -104,6 +104,9 @@ def test_shred_asks_and_needs_a_target(command: Command, table: Table) -> None:
     assert (done.code, json.loads(done.stdout)["effective"]) == (1, False), "live snapshots share all of its files"
 
     assert first not in {str(snapshot.snapshot_id) for snapshot in table.refresh().metadata.snapshots}
+    again = command.run("shred", "db.rows", "--snapshot", first, "--yes")
+    said = "  the keys of 1 snapshot had been destroyed before; files that live snapshots share stay readable\n"
+    assert (again.code, said in again.stdout) == (0, True)
 
 
 def test_a_dry_run_of_shredding_the_whole_table_needs_no_name(command: Command, table: Table) -> None:

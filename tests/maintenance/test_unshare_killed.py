@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from tablecrypt.maintenance import share, unshare
 from tablecrypt.maintenance.sharing.records import forget_share, live_shares, remember_share
 from tablecrypt.table.table import EncryptedTable
 from tests.support.aws import AwsServer
-from tests.support.kill_points import MORTAL, Killed, dying_at, mortal_databases
+from tests.support.kill_points import MORTAL, Killed, When, dying_at, failing_at, mortal_databases
 from tests.support.shares import Partner, record_of
 from tests.support.tables import encrypted_sql_catalog, files_below, ids, new_table, path_of, rows
 
@@ -104,3 +105,29 @@ def test_a_share_whose_beginning_is_killed_ends_once_it_is_shared_again(table: E
     # The keys of rows that are written again are asked for when that is known, so that a run takes a step more or less.
     assert killed >= len(whole.steps) - 5
     assert refused
+
+
+@pytest.mark.parametrize("fault", ["before", "after"])
+def test_what_an_update_has_begun_that_fails_at_any_step_goes_with_the_share(
+    table: EncryptedTable, tmp_path: Path, aws: AwsServer, fault: When
+) -> None:
+    partner = Partner.of(tmp_path, aws)
+    share(table, partner.key_id, f"{partner.location}/whole")
+    table.append(rows(100))
+    with dying_at(None) as whole:
+        share(table, partner.key_id, f"{partner.location}/whole", update=True)
+
+    failed = 0
+    for step in range(1, len(whole.steps) + 1):
+        place = f"{partner.location}/{step}"
+        share(table, partner.key_id, place)
+        table.append(rows(1000 * step))
+        with failing_at(step, fault), suppress(Exception):
+            failed += 1
+            share(table, partner.key_id, place, update=True)
+            failed -= 1
+
+        ended = unshare(table.refresh(), place)
+        assert (ended.is_complete, ended.left) == (True, ()), whole.steps[step - 1]
+        assert files_below(path_of(place)) == set(), whole.steps[step - 1]
+    assert failed > 5
