@@ -6,10 +6,11 @@ from abc import abstractmethod
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from pyiceberg.catalog import MetastoreCatalog
+from pyiceberg.catalog import METADATA_LOCATION, MetastoreCatalog
 from pyiceberg.table import StagedTable, Table
 from pyiceberg.typedef import Identifier
 
+from tablecrypt.errors import TamperedFileError
 from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.table_files import folders_named
 from tablecrypt_catalog.encrypting_catalog import EncryptionMixin
@@ -32,6 +33,19 @@ class PinnedEntries(EncryptionMixin):
 
     def check_holds_encrypted(self, identifier: str | Identifier) -> None:
         """Raise ConfigurationError where no encrypted table may have this name."""
+
+    def load_table(self, identifier: str | Identifier) -> Table:
+        """Load a table, as `EncryptionMixin.load_table`; once more where the file that was read has gone out of date meanwhile.
+
+        `shred` and `erase` write over metadata that is current no more: between the entry's answer and the reading of the file it may have
+        become so.
+        """
+        try:
+            return super().load_table(identifier)
+        except TamperedFileError as error:
+            if self.parameters_of(*MetastoreCatalog.identifier_to_database_and_table(identifier)).get(METADATA_LOCATION) == error.location:
+                raise
+            return super().load_table(identifier)
 
     def pinned_table(self, identifier: Identifier, location: str, parameters: Mapping[str, str]) -> UnverifiedTable:
         """Return the table whose metadata file an entry names.

@@ -17,7 +17,7 @@ from pyiceberg.table import Table
 from pyiceberg.types import DoubleType
 
 from tablecrypt.errors import ConfigurationError, KeyIdChangedError, MasterKeyRefusedError, TablecryptError, TamperedFileError
-from tablecrypt.maintenance import FindingKind, accept_update, audit, share
+from tablecrypt.maintenance import FindingKind, accept_update, audit, share, shred
 from tablecrypt.table.canonical_metadata import metadata_hash
 from tablecrypt.table.protection.writing import StaleWriteError
 from tablecrypt_catalog.glue import EncryptedGlueCatalog
@@ -25,6 +25,7 @@ from tests.support.aws import AwsServer
 from tests.support.compare import assert_same_rows
 from tests.support.forking import holds_in_forked_child
 from tests.support.glue import LosingAnswers, check_version_ids, encrypted_glue_catalog
+from tests.support.kill_points import MORTAL_IO, Place, calling_at
 from tests.support.plaintext_scan import unwatch
 from tests.support.protected_tables import declare
 from tests.support.tables import MASTER_KEY, ROWS, data_files, encrypted_table, new_table
@@ -58,6 +59,17 @@ def database(catalog: EncryptedGlueCatalog) -> str:
 @pytest.fixture
 def table(catalog: EncryptedGlueCatalog, database: str) -> Table:
     return new_table(catalog, f"{database}.t", appends=[ROWS], properties=ENCRYPTED)
+
+
+def test_what_others_shred_while_a_table_is_loaded_is_no_tampering(aws: AwsServer, bucket: str, table: Table) -> None:
+    slow, other = encrypted_glue_catalog(aws, bucket, {"py-io-impl": MORTAL_IO}), encrypted_glue_catalog(aws, bucket)
+    table.append(ROWS)
+    with calling_at(Place("open", 1), lambda: shred(other.load_table(table.name()), all_but_heads=True)) as life:
+        loaded = slow.load_table(table.name())
+
+    assert life.came
+    assert len(loaded.metadata.snapshots) == 1
+    assert loaded.scan().count() == 2 * len(ROWS)
 
 
 def parameters(catalog: GlueCatalog, table: Table) -> dict[str, str]:
