@@ -183,6 +183,6 @@ def _metadata_log(table: EncryptedTable) -> Iterator[tuple[str, TableMetadata]]:
             continue
 
         if found.error is not None:
-            logger.warning("the metadata log of %s names a file that is no metadata: %s", name_of(table), found.error)
+            logger.warning("the metadata log of %s names a file that is no metadata of it: %s", name_of(table), found.error)
         if found.parsed is not None:
             yield entry.metadata_file, found.parsed
