@@ -177,8 +177,18 @@ def test_a_region_that_would_be_another_host_is_refused(region: str) -> None:
             names.taken_from_server("the server", {name: region}, {})
 
 
+FROM_SERVERS: Final = [each.name for each in names.registered() if each.from_server]
+ANY_NAME: Final = st.one_of(st.sampled_from([each.name for each in names.registered()]), st.text())
+
+
 @given(
-    sent=st.dictionaries(st.one_of(st.sampled_from([each.name for each in names.registered()]), st.text()), st.one_of(st.text(), st.none()))
+    sent=st.one_of(
+        st.dictionaries(ANY_NAME, st.one_of(st.text(), st.none())),
+        # Of these the server's answer may have as many as it likes: others mostly refuse the whole of it.
+        st.dictionaries(
+            st.one_of(st.sampled_from(FROM_SERVERS), st.text(min_size=1)), st.sampled_from(["a", "5", "eu-west-1"]), min_size=1
+        ),
+    )
 )
 def test_whatever_a_server_sends_only_allowed_names_are_taken(sent: dict[str, str | None]) -> None:
     try:
