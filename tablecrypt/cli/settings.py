@@ -102,10 +102,12 @@ class Settings:
         """
         # Before the catalog is asked: without --catalog a word that is a file here is rarely meant as a table.
         if self.catalog_name is None and Path(name).is_file():
-            as_a_file = "cat, inspect, decrypt-file" if "/" in name else f"cat ./{name}, inspect ./{name}"
+            # Who has written it as a path must not be told to do so.
+            if "/" in name:
+                raise ConfigurationError(f"{name} is a file, which cat, inspect and decrypt-file take: this command takes a table")
             raise ConfigurationError(
-                f"{name} is a file, and here the name of a table is asked for: for the file there are {as_a_file}; for a table of that "
-                "name, put --catalog NAME before the command"
+                f"{name} is understood as a table: write ./{name} for the file, which cat and inspect take, or --catalog NAME before the "
+                "command"
             )
         if Path(name).suffix in _OF_FILES and self.catalog_name is None:
             raise ConfigurationError(

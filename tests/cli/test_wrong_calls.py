@@ -608,16 +608,16 @@ def test_a_file_in_the_place_of_a_table_is_told_which_commands_take_files(
 ) -> None:
     (tmp_path / "rows.parquet").write_bytes(b"PARE")
     monkeypatch.chdir(tmp_path)
-    for name, commands in {
-        "rows.parquet": "cat ./rows.parquet, inspect ./rows.parquet",
-        "./rows.parquet": "cat, inspect, decrypt-file",
-    }.items():
+    said = {
+        "rows.parquet": (
+            "rows.parquet is understood as a table: write ./rows.parquet for the file, which cat and inspect take, or --catalog NAME "
+            "before the command"
+        ),
+        "./rows.parquet": "./rows.parquet is a file, which cat, inspect and decrypt-file take: this command takes a table",
+    }
+    for name, message in said.items():
         done = run(command, name)
-        assert done.code == 2
-        assert done.stderr == (
-            f"tablecrypt: {name} is a file, and here the name of a table is asked for: for the file there are {commands}; for a table of "
-            "that name, put --catalog NAME before the command\n"
-        )
+        assert (done.code, done.stderr) == (2, f"tablecrypt: {message}\n")
 
 
 WITHOUT_DRIVERS: Final = "import sys; sys.modules.update(psycopg2=None, psycopg=None); from tablecrypt.cli.main import main; main()"
