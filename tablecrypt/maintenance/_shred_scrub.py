@@ -13,7 +13,7 @@ table's.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, cast
 
@@ -133,13 +133,18 @@ def foretold(table: EncryptedTable, older: OlderFiles, retired: frozenset[str], 
     return expected
 
 
-def not_scrubbed(left: Collection[str], refused: Collection[str]) -> Iterator[str]:
-    """Yield sentences on files that still hold, or may hold, keys which were to go, by their locations."""
+def not_scrubbed(left: Collection[str], refused: Mapping[str, str]) -> Iterator[str]:
+    """Yield sentences on files that still hold, or may hold, keys which were to go, by their locations; of `refused` with the reason."""
     if left:
         yield f"{counted(len(left), 'file still holds', 'files still hold')} destroyed keys: the store let nobody rewrite or delete them"
-    if refused:
-        files = counted(len(refused), "file that may hold destroyed keys was", "files that may hold destroyed keys were")
+
+    in_the_log = sum(reason == OF_ANOTHER for reason in refused.values())
+    if in_the_log < len(refused):
+        files = counted(len(refused) - in_the_log, "file that may hold destroyed keys was", "files that may hold destroyed keys were")
         yield f"{files} not touched, because nothing says that they are the table's: name their folder with delete_below (--delete-below)"
+    if in_the_log:
+        files = counted(in_the_log, "file of the metadata-log says", "files of the metadata-log say")
+        yield f"{files} to be another table's: put the table's own back, which may hold destroyed keys, or delete what is there"
 
 
 def scrub(table: EncryptedTable, older: OlderFiles, retired: frozenset[str], io: TableFileIO, counted: Counted) -> Scrubbed:
