@@ -43,6 +43,7 @@ class DocumentedCommand(click.Command):
         examples: (what it is for, the line to type).
         needs: permissions and other things that must be there.
         codes: exit codes beside those that all commands share, or instead of them.
+        uses_catalog: whether the command opens a catalog or a key service, and so takes the options that name one.
     """
 
     def __init__(
@@ -51,9 +52,11 @@ class DocumentedCommand(click.Command):
         examples: Sequence[tuple[str, str]] = (),
         needs: str = "",
         codes: Mapping[int, str] | None = None,
+        uses_catalog: bool = True,
         **options: Any,
     ) -> None:
         super().__init__(*arguments, **options)
+        self.uses_catalog = uses_catalog
         self.examples = tuple(examples)
         self.needs = needs
         self.codes = dict(sorted({**_CODES, **(codes or {})}.items()))
@@ -69,6 +72,14 @@ class DocumentedCommand(click.Command):
             raise click.UsageError(
                 f"{wrong.option_name} belongs before the command: tablecrypt {wrong.option_name} … {self.name}", ctx
             ) from None
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command. ConfigurationError for a catalog, or properties, of which it makes no use."""
+        given = ctx.find_root().params
+        # What is not used must not look as if it were, as the key of a catalog that a new key is not made in.
+        if not self.uses_catalog and (given.get("catalog_name") is not None or given.get("pairs")):
+            raise ConfigurationError(f"{self.name} takes no --catalog and no --property: it opens no catalog and no key service")
+        return super().invoke(ctx)
 
     def _option_meant(self, name: str) -> str:
         """Return the question which option was meant; of --help only if it was misspelt."""

@@ -39,6 +39,7 @@ IN_EFFECT: Final = "PyIceberg's own load_catalog knows type: tablecrypt in every
 
 @click.command(
     cls=DocumentedCommand,
+    uses_catalog=False,
     examples=[("In a Dockerfile, or for a virtual environment", "tablecrypt activate --yes")],
     needs="The right to write into the environment's packages. Not an environment that the system's package manager keeps.",
 )
@@ -68,7 +69,7 @@ def activate(yes: bool) -> None:
     say(f"wrote {path}: {IN_EFFECT}")
 
 
-@click.command(cls=DocumentedCommand, examples=[("Before tablecrypt is removed", "tablecrypt deactivate --yes")])
+@click.command(cls=DocumentedCommand, uses_catalog=False, examples=[("Before tablecrypt is removed", "tablecrypt deactivate --yes")])
 @yes_option
 def deactivate(yes: bool) -> None:
     """Undo activate.

@@ -11,6 +11,7 @@ from tablecrypt.errors import ConfigurationError
 
 @click.command(
     cls=DocumentedCommand,
+    uses_catalog=False,
     examples=[
         ("bash", 'eval "$(tablecrypt completion bash)"'),
         ("zsh, in ~/.zshrc", 'eval "$(tablecrypt completion zsh)"'),

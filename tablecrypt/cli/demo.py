@@ -52,6 +52,7 @@ def use_a_table(folder: Path, orders: pa.Table) -> tuple[Any, Any, pa.Table]:
 
 @click.command(
     cls=DocumentedCommand,
+    uses_catalog=False,
     examples=[
         ("In a folder that is removed again", "tablecrypt demo"),
         ("In a folder that stays, to look around in", "tablecrypt demo --keep first-table"),

@@ -144,6 +144,7 @@ def hadoop_kms_key(
 
 @click.command(
     cls=DocumentedCommand,
+    uses_catalog=False,
     examples=[
         ("A token", "tablecrypt hadoop-kms-token --token-file etl.token"),
         ("Where it goes", "hadoop.security.key.provider.path=kms://https@kms.example.org:9600/token/<token>/kms"),

@@ -24,6 +24,7 @@ _KEY_FILE: Final = FilePath(dir_okay=False)
 
 @click.command(
     cls=DocumentedCommand,
+    uses_catalog=False,
     examples=[
         ("A key for the tables of one team", "tablecrypt keygen --key-file ~/orders.keys --key-id orders"),
         ("A new version of it, which wraps from now on", "tablecrypt keygen --key-file ~/orders.keys --key-id orders --new-version"),
@@ -96,6 +97,7 @@ def rescue(run: Run, table: str, expire_lost: bool, yes: bool, **options: Any) -
 
 @click.command(
     cls=DocumentedCommand,
+    uses_catalog=False,
     examples=[("A key pair, whose public half you send to whoever shares with you", "tablecrypt share-keygen partner.key")],
 )
 @click.argument("key_file", metavar="KEY_FILE", type=_KEY_FILE)

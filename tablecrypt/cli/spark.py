@@ -13,6 +13,7 @@ from tablecrypt.errors import MissingExtraError
 
 @click.command(
     cls=DocumentedCommand,
+    uses_catalog=False,
     examples=[
         ("The jar", "tablecrypt spark-jar -o tablecrypt-spark.jar"),
         (

@@ -141,6 +141,20 @@ CALLS: Final[list[tuple[tuple[str, ...], str]]] = [
         (*PROD, "-p", "uri=sqlite:////no/such/folder/x.db", "audit"),
         "there is no catalog database at /no/such/folder/x.db",
     ),
+    *(
+        ((*before, *call), f"{call[0]} takes no --catalog and no --property: it opens no catalog and no key service\n")
+        for before in (("--catalog", "prod"), ("-p", "kms.local.key-file=orders.keys"))
+        for call in (
+            ("keygen", "--key-file", "new.keys", "--key-id", "a"),
+            ("share-keygen", "partner.key"),
+            ("spark-jar", "-o", "new.jar"),
+            ("activate", "--yes"),
+            ("deactivate", "--yes"),
+            ("completion", "bash"),
+            ("hadoop-kms-token", "--token-file", "token"),
+            ("demo",),
+        )
+    ),
     # names
     (("audti",), "No such command 'audti'. Did you mean audit?"),
     (("xyzzy",), "No such command 'xyzzy'\n"),
