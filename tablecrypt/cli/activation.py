@@ -6,6 +6,7 @@ imports nothing, and nothing happens where tablecrypt is no longer installed. In
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import sysconfig
@@ -78,7 +79,7 @@ def deactivate(yes: bool) -> None:
     programs that call tablecrypt.register() or run under tablecrypt run.
     """
     path = _file()
-    if not path.is_file():
+    if not os.path.lexists(path):
         say(f"there is no {path}: this environment is not activated")
         return
 
@@ -100,7 +101,7 @@ def _content(path: Path) -> str:
 
 def _refuse_foreign(path: Path) -> None:
     """Refuse to replace or remove what activate did not write, in this release or another."""
-    if path.is_file() and not _content(path).startswith(_FIRST_LINE):
+    if os.path.lexists(path) and not (path.is_file() and _content(path).startswith(_FIRST_LINE)):
         raise ConfigurationError(f"{path} is not what tablecrypt activate writes: look at it, and remove it by hand")
 
 

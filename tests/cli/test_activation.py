@@ -88,6 +88,16 @@ def test_without_effect_nothing_stays(environment: Environment) -> None:
     assert not (environment.site_packages / FILE).exists()
 
 
+def test_a_folder_in_the_files_place_stays(environment: Environment) -> None:
+    folder = environment.site_packages / FILE
+    folder.mkdir()
+    for name in ("activate", "deactivate"):
+        code, printed, said = command(environment, name, "--yes")
+        assert (code, printed) == (2, "")
+        assert f"{folder} is not what tablecrypt activate writes" in said
+    folder.rmdir()
+
+
 def test_a_file_that_it_did_not_write_stays_and_one_of_another_release_goes(environment: Environment) -> None:
     file = environment.site_packages / FILE
     file.write_text("# theirs\n")
