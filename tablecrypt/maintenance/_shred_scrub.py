@@ -13,6 +13,7 @@ table's.
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, cast
@@ -33,8 +34,10 @@ from tablecrypt.maintenance.operation import Counted, metadata_folder
 from tablecrypt.printable import counted
 from tablecrypt.table.metadata import EncryptedTableMetadata, decompressed, read_named_metadata_file
 from tablecrypt.table.table import EncryptedTable
-from tablecrypt.table.table_files import TableFileIO
+from tablecrypt.table.table_files import TableFileIO, name_of
 from tablecrypt.table.updates import RemoveMetadataLogEntriesUpdate
+
+logger = logging.getLogger(__name__)
 
 _PROPERTIES: Final = "properties"
 # A log may name any file, such as one with rows, which must not go as half of a metadata file.
@@ -177,11 +180,18 @@ def after_scrub(older: OlderFiles, done: Scrubbed, current: EncryptedTableMetada
 
 
 def forget_in_log(table: EncryptedTable, locations: Collection[str]) -> None:
-    """Take deleted metadata files out of the metadata-log, where the catalog writes the metadata in this process: a server has its own."""
+    """Take deleted metadata files out of the metadata-log, where the catalog writes the metadata in this process: a server has its own.
+
+    A store that takes no more, such as a full disk, leaves the log as it is, and a warning says so.
+    """
     if isinstance(table.catalog, RestCatalog):
         return
     gone = {canonical(location) for location in locations}
-    commit_keys(table, lambda base: _Forgotten.of(base, gone))
+    try:
+        commit_keys(table, lambda base: _Forgotten.of(base, gone))
+    except OSError as error:
+        # Readers pass over files of the log that are gone. What was destroyed for good must not go unsaid because of it.
+        logger.warning("the metadata-log of %s still names files that are gone: %s", name_of(table), error)
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ import shutil
 import tracemalloc
 import uuid
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -26,6 +27,7 @@ from tablecrypt.table.metadata import PARSED
 from tablecrypt_catalog import EncryptedSqlCatalog
 from tests.maintenance.test_rescue import rewritten
 from tests.support.aws import ACCOUNT, REGION, AwsServer
+from tests.support.full_disk import no_file_beyond
 from tests.support.interrupted_catalog import INTERRUPTED, at_commits
 from tests.support.listeners import end_of, once
 from tests.support.noting_io import NOTING_IO, opened_files
@@ -523,6 +525,21 @@ def test_what_cannot_be_written_over_is_deleted_and_leaves_the_log(protected_tab
     assert not path_of(victim).exists()
     assert victim not in {entry.metadata_file for entry in table.metadata.metadata_log}
     assert not (result.left or result.refused)
+
+
+def test_a_full_disk_after_the_keys_are_gone_loses_no_result(table: Table, caplog: pytest.LogCaptureFixture) -> None:
+    retired, location = {key.key_id for key in keks(table)}, table.metadata_location
+    with ExitStack() as disk:
+        fill = once(lambda: disk.enter_context(no_file_beyond(64)), lambda step: step.operation == "shred: metadata files")
+        done = shred(table, old_snapshots(table), progress=fill)
+
+    assert (set(done.retired_keks), done.left, done.refused) == (retired, {}, {})
+    assert path_of(location).as_uri() in done.deleted
+    assert not any(key_id in text for _, text in metadata_texts(table) for key_id in retired)
+    assert "still names files that are gone" in caplog.text
+    assert table.refresh().scan().count() > 0
+    again = shred(table, list(done.snapshots))
+    assert not (again.left or again.refused or again.retired_keks)
 
 
 def test_what_can_be_neither_written_nor_deleted_is_told(protected_table: Table) -> None:
