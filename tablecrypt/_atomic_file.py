@@ -103,7 +103,8 @@ def named_file(
             yield file
         return
 
-    at = Path(os.path.realpath(path)) if replace else path
+    # Path("") leads to the current folder, which `atomic_file` refuses by that name alone.
+    at = Path(os.path.realpath(path)) if replace and path.name else path
     with atomic_file(at, replace=replace, durable=durable, private=private, until_named=until_named) as file:
         yield file
 

@@ -13,7 +13,7 @@ from typing import Any, cast
 
 import pytest
 
-from tablecrypt._atomic_file import Place, atomic_file
+from tablecrypt._atomic_file import Place, atomic_file, named_file
 from tests.support.observed_calls import observed
 
 WRITER = """
@@ -142,3 +142,34 @@ def test_a_durable_file_is_flushed_before_it_has_its_name_and_its_folder_after(t
     with observed(os.fsync, look), atomic_file(target, durable=True, until_named=place) as file:
         file.write(b"rows")
     assert flushed == [(False, False, 4), (True, True, 0)]
+
+
+def test_a_link_that_somebody_names_leads_to_the_new_content(tmp_path: Path, place: Place) -> None:
+    folder, link = tmp_path / "elsewhere", tmp_path / "link"
+    folder.mkdir()
+    link.symlink_to(folder / "file")
+    for content in (b"first", b"second"):
+        with named_file(link, until_named=place) as file:
+            file.write(content)
+        assert (link.is_symlink(), (folder / "file").read_bytes()) == (True, content)
+    assert [path.name for path in folder.iterdir()] == ["file"]
+
+
+@pytest.mark.parametrize("leads_somewhere", [True, False])
+def test_a_link_in_the_place_of_a_new_file_is_refused(tmp_path: Path, leads_somewhere: bool) -> None:
+    real, link = tmp_path / "real", tmp_path / "link"
+    if leads_somewhere:
+        real.write_bytes(b"theirs")
+    link.symlink_to(real)
+    with pytest.raises(FileExistsError, match=str(link)), named_file(link, replace=False):
+        pytest.fail("there is something of that name")
+    assert real.exists() == leads_somewhere
+
+
+def test_no_folder_is_replaced_that_somebody_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "folder").mkdir()
+    for path in (Path("folder"), Path()):
+        with pytest.raises(IsADirectoryError), named_file(path) as file:
+            file.write(b"new")
+    assert [path.name for path in tmp_path.iterdir()] == ["folder"]
