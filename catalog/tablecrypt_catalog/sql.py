@@ -12,7 +12,7 @@ import logging
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import cached_property
+from functools import cached_property, partial
 from importlib.util import find_spec
 from typing import Any, TypeVar
 
@@ -149,9 +149,9 @@ class EncryptedSqlCatalog(EncryptionMixin, SqlCatalogAdapter):
             FormatError: what the catalog's entry leads to is not table metadata, or the pin cannot be read.
             ConfigurationError: the table is encrypted and the catalog has no usable KMS properties.
         """
-        return self._while_current(identifier, self._load)
+        return self._while_current(identifier, partial(self._load, identifier))
 
-    def _while_current(self, identifier: str | Identifier, look: Callable[[str | Identifier, str, TableVersion | None], A]) -> A:
+    def _while_current(self, identifier: str | Identifier, look: Callable[[str, TableVersion | None], A]) -> A:
         """Look at the metadata file and the pin of a table, and once more where others have committed meanwhile.
 
         `shred` and `erase` write over metadata that is current no more, or delete it: between the database's answer and the reading of the
@@ -159,12 +159,12 @@ class EncryptedSqlCatalog(EncryptionMixin, SqlCatalogAdapter):
         """
         location, pin = self._location_and_pin(identifier)
         try:
-            return look(identifier, location, pin)
+            return look(location, pin)
         except (TamperedFileError, FileNotFoundError):
             now, pin = self._location_and_pin(identifier)
             if now == location:
                 raise
-            return look(identifier, now, pin)
+            return look(now, pin)
 
     def _load(self, identifier: str | Identifier, location: str, pin: TableVersion | None) -> Table:
         pin_check = self.client_pins.begin_check(identifier)
@@ -337,7 +337,7 @@ class EncryptedSqlCatalog(EncryptionMixin, SqlCatalogAdapter):
     def _current(self, identifier: Identifier, pin_check: PinCheck) -> Table | None:
         """Return the base of a commit, held against all pins. Those in the database move with the commit, in its transaction."""
 
-        def look(identifier: str | Identifier, location: str, pin: TableVersion | None) -> Table:
+        def look(location: str, pin: TableVersion | None) -> Table:
             loaded, seen = self._found(identifier, location)
             # A commit on edited metadata would make the edit authentic.
             self._verified(identifier, pin, seen)

@@ -36,6 +36,10 @@ _CODES: Final = {
 }
 
 
+OPENS_NONE: Final = "it opens no catalog and no key service"
+"""Why a command takes no catalog."""
+
+
 class DocumentedCommand(click.Command):
     """A click command with examples, needed permissions and exit codes in its help.
 
@@ -43,7 +47,7 @@ class DocumentedCommand(click.Command):
         examples: (what it is for, the line to type).
         needs: permissions and other things that must be there.
         codes: exit codes beside those that all commands share, or instead of them.
-        uses_catalog: whether the command opens a catalog or a key service, and so takes the options that name one.
+        takes_no_catalog: why the command makes no use of the options that name a catalog or a key service, for the refusal of them.
     """
 
     def __init__(
@@ -52,11 +56,11 @@ class DocumentedCommand(click.Command):
         examples: Sequence[tuple[str, str]] = (),
         needs: str = "",
         codes: Mapping[int, str] | None = None,
-        uses_catalog: bool = True,
+        takes_no_catalog: str = "",
         **options: Any,
     ) -> None:
         super().__init__(*arguments, **options)
-        self.uses_catalog = uses_catalog
+        self.takes_no_catalog = takes_no_catalog
         self.examples = tuple(examples)
         self.needs = needs
         self.codes = dict(sorted({**_CODES, **(codes or {})}.items()))
@@ -77,8 +81,8 @@ class DocumentedCommand(click.Command):
         """Run the command. ConfigurationError for a catalog, or properties, of which it makes no use."""
         given = ctx.find_root().params
         # What is not used must not look as if it were, as the key of a catalog that a new key is not made in.
-        if not self.uses_catalog and (given.get("catalog_name") is not None or given.get("pairs")):
-            raise ConfigurationError(f"{self.name} takes no --catalog and no --property: it opens no catalog and no key service")
+        if self.takes_no_catalog and (given.get("catalog_name") is not None or given.get("pairs")):
+            raise ConfigurationError(f"{self.name} takes no --catalog and no --property: {self.takes_no_catalog}")
         return super().invoke(ctx)
 
     def _option_meant(self, name: str) -> str:

@@ -16,7 +16,7 @@ from typing import Final
 import click
 
 from tablecrypt._atomic_file import atomic_file
-from tablecrypt.cli._framework import DocumentedCommand, confirm, yes_option
+from tablecrypt.cli._framework import OPENS_NONE, DocumentedCommand, confirm, yes_option
 from tablecrypt.cli._output import say
 from tablecrypt.errors import ConfigurationError
 
@@ -40,7 +40,7 @@ IN_EFFECT: Final = "PyIceberg's own load_catalog knows type: tablecrypt in every
 
 @click.command(
     cls=DocumentedCommand,
-    uses_catalog=False,
+    takes_no_catalog=OPENS_NONE,
     examples=[("In a Dockerfile, or for a virtual environment", "tablecrypt activate --yes")],
     needs="The right to write into the environment's packages. Not an environment that the system's package manager keeps.",
 )
@@ -70,7 +70,9 @@ def activate(yes: bool) -> None:
     say(f"wrote {path}: {IN_EFFECT}")
 
 
-@click.command(cls=DocumentedCommand, uses_catalog=False, examples=[("Before tablecrypt is removed", "tablecrypt deactivate --yes")])
+@click.command(
+    cls=DocumentedCommand, takes_no_catalog=OPENS_NONE, examples=[("Before tablecrypt is removed", "tablecrypt deactivate --yes")]
+)
 @yes_option
 def deactivate(yes: bool) -> None:
     """Undo activate.

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import click
 
-from tablecrypt.cli._framework import DocumentedCommand
+from tablecrypt.cli._framework import OPENS_NONE, DocumentedCommand
 from tablecrypt.cli._output import say
 from tablecrypt.errors import ConfigurationError
 
 
 @click.command(
     cls=DocumentedCommand,
-    uses_catalog=False,
+    takes_no_catalog=OPENS_NONE,
     examples=[
         ("bash", 'eval "$(tablecrypt completion bash)"'),
         ("zsh, in ~/.zshrc", 'eval "$(tablecrypt completion zsh)"'),

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from tablecrypt.cli._framework import DocumentedCommand
+from tablecrypt.cli._framework import OPENS_NONE, DocumentedCommand
 from tablecrypt.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def use_a_table(folder: Path, orders: pa.Table) -> tuple[Any, Any, pa.Table]:
 
 @click.command(
     cls=DocumentedCommand,
-    uses_catalog=False,
+    takes_no_catalog=OPENS_NONE,
     examples=[
         ("In a folder that is removed again", "tablecrypt demo"),
         ("In a folder that stays, to look around in", "tablecrypt demo --keep first-table"),

@@ -17,7 +17,7 @@ import click
 
 from tablecrypt._atomic_file import atomic_file
 from tablecrypt.arguments import file_path
-from tablecrypt.cli._framework import DocumentedCommand, FilePath, NumberRange, json_option, refuse_blank
+from tablecrypt.cli._framework import OPENS_NONE, DocumentedCommand, FilePath, NumberRange, json_option, refuse_blank
 from tablecrypt.cli._output import say, show
 from tablecrypt.cli.settings import Settings, pass_settings
 from tablecrypt.errors import ConfigurationError
@@ -144,7 +144,7 @@ def hadoop_kms_key(
 
 @click.command(
     cls=DocumentedCommand,
-    uses_catalog=False,
+    takes_no_catalog=OPENS_NONE,
     examples=[
         ("A token", "tablecrypt hadoop-kms-token --token-file etl.token"),
         ("Where it goes", "hadoop.security.key.provider.path=kms://https@kms.example.org:9600/token/<token>/kms"),

@@ -11,7 +11,7 @@ from typing import Any, Final
 import click
 
 from tablecrypt.arguments import file_path
-from tablecrypt.cli._framework import Chosen, DocumentedCommand, FilePath, confirm, json_option, run_on
+from tablecrypt.cli._framework import OPENS_NONE, Chosen, DocumentedCommand, FilePath, confirm, json_option, run_on
 from tablecrypt.cli._output import show
 from tablecrypt.cli.operations import Run, command_of
 from tablecrypt.cli.settings import Settings, pass_settings
@@ -24,7 +24,7 @@ _KEY_FILE: Final = FilePath(dir_okay=False)
 
 @click.command(
     cls=DocumentedCommand,
-    uses_catalog=False,
+    takes_no_catalog=OPENS_NONE,
     examples=[
         ("A key for the tables of one team", "tablecrypt keygen --key-file ~/orders.keys --key-id orders"),
         ("A new version of it, which wraps from now on", "tablecrypt keygen --key-file ~/orders.keys --key-id orders --new-version"),
@@ -97,7 +97,7 @@ def rescue(run: Run, table: str, expire_lost: bool, yes: bool, **options: Any) -
 
 @click.command(
     cls=DocumentedCommand,
-    uses_catalog=False,
+    takes_no_catalog=OPENS_NONE,
     examples=[("A key pair, whose public half you send to whoever shares with you", "tablecrypt share-keygen partner.key")],
 )
 @click.argument("key_file", metavar="KEY_FILE", type=_KEY_FILE)

@@ -23,7 +23,6 @@ import click
 import tablecrypt_catalog
 from tablecrypt.cli._framework import DocumentedCommand
 from tablecrypt.cli.main import REFUSED
-from tablecrypt.cli.settings import Settings, pass_settings
 from tablecrypt.errors import ConfigurationError
 
 _PYTHON: Final = re.compile(r"(python|pypy)[0-9.]*[a-z]?")
@@ -45,6 +44,8 @@ _DEAF: Final = {
 
 @click.command(
     cls=DocumentedCommand,
+    # The program loads its catalog itself: options that reach nothing would leave it with a plain one.
+    takes_no_catalog="give the program its catalog, tablecrypt run PROGRAM …",
     context_settings={"allow_interspersed_args": False},
     examples=[
         ("PyIceberg's own command", "tablecrypt run pyiceberg --catalog prod files db.orders"),
@@ -56,17 +57,13 @@ _DEAF: Final = {
 )
 @click.argument("program")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
-@pass_settings
-def run(settings: Settings, program: str, arguments: tuple[str, ...]) -> None:
+def run(program: str, arguments: tuple[str, ...]) -> None:
     """Run a program in which PyIceberg opens encrypted tables.
 
     In PROGRAM, and in the Python processes that it starts, PyIceberg's own load_catalog opens encrypting catalogs, as after
     tablecrypt.register(). PROGRAM is a command, looked for beside tablecrypt and then on the PATH, the path of one, or a Python script.
     What follows it is the program's, and so is the exit code.
     """
-    # The program loads its catalog itself: options that reach nothing would leave it with a plain one.
-    if settings.catalog_name is not None or settings.properties:
-        raise ConfigurationError("run takes no --catalog and no --property: give the program its catalog, tablecrypt run PROGRAM …")
     command = [*_found(program), *arguments]
     _refuse_deaf(command)
     _become(command)

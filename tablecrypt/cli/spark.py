@@ -6,14 +6,14 @@ from pathlib import Path
 
 import click
 
-from tablecrypt.cli._framework import DocumentedCommand, FilePath, check_replaced
+from tablecrypt.cli._framework import OPENS_NONE, DocumentedCommand, FilePath, check_replaced
 from tablecrypt.cli._output import say
 from tablecrypt.errors import MissingExtraError
 
 
 @click.command(
     cls=DocumentedCommand,
-    uses_catalog=False,
+    takes_no_catalog=OPENS_NONE,
     examples=[
         ("The jar", "tablecrypt spark-jar -o tablecrypt-spark.jar"),
         (

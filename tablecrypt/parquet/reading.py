@@ -210,17 +210,13 @@ def _check_filter(layout: FileLayout, schema: pa.Schema, expression: pc.Expressi
         return
     try:
         # Read too: that it says of each row whether to keep it shows only there.
-        _scanner(expression, schema).to_table()
+        _bind(expression, schema).to_table()
     except pa.ArrowException as error:
         raise ConfigurationError(f"{layout.location}: the filter does not fit the columns of the file: {one_line(error)}") from None
 
 
-def _bind(expression: pc.Expression, schema: pa.Schema) -> None:
-    """An ArrowException when the expression cannot be evaluated on rows of that schema."""
-    _scanner(expression, schema)
-
-
-def _scanner(expression: pc.Expression, schema: pa.Schema) -> ds.Scanner:
+def _bind(expression: pc.Expression, schema: pa.Schema) -> ds.Scanner:
+    """Return a scan of no rows. An ArrowException when the expression cannot be evaluated on rows of that schema."""
     return ds.dataset(pa.Table.from_batches([], schema)).scanner(filter=expression)
 
 

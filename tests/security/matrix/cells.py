@@ -118,12 +118,12 @@ _SAID: Final = (
 
 def check(cells: Iterable[Cell]) -> None:
     """Fail where a cell is accepted or crashed, and show the first of them; and where none is refused: then no attack came to a reader."""
-    outcomes = [(cell.outcome, cell) for cell in cells]
-    failed = [str(cell) for outcome, cell in outcomes if outcome in {Outcome.ACCEPTED, Outcome.CRASHED}]
+    every = list(cells)
+    failed = [str(cell) for cell in every if cell.outcome in {Outcome.ACCEPTED, Outcome.CRASHED}]
     if failed:
         raise AssertionError("\n".join([f"{len(failed)} cells:", *failed[:SHOWN]]))
-    if not any(outcome == Outcome.REFUSED for outcome, _ in outcomes):
-        raise AssertionError(f"none of {len(outcomes)} cells was refused")
+    if not any(cell.outcome == Outcome.REFUSED for cell in every):
+        raise AssertionError(f"none of {len(every)} cells was refused")
 
 
 def outcome_of_error(error: Exception) -> tuple[Outcome, str]:
