@@ -26,7 +26,21 @@ from pyiceberg.types import IntegerType, LongType, NestedField
 
 from tablecrypt.errors import FormatError
 from tablecrypt.spark.sql.scans.whole_partitions import partition_tests
-from tests.spark.sql.test_filters import COLUMNS, SCHEMA, Row, call, column, literal, metadata, predicates, rows, spark, term
+from tests.spark.sql.test_filters import (
+    COLUMNS,
+    OPERATORS,
+    SCHEMA,
+    Row,
+    call,
+    column,
+    literal,
+    metadata,
+    predicates,
+    predicates_over,
+    rows,
+    spark,
+    term,
+)
 from tests.spark.sql.test_plan import Asked, asked
 from tests.spark.sql.test_plan import call as compared
 
@@ -54,14 +68,32 @@ def partition(row: Row, spec: PartitionSpec) -> Record:
     return Record(*(field.transform.transform(source.field_type)(row[source.name]) for field, source in sources))
 
 
-@given(
-    wanted=predicates,
-    held=st.lists(rows, min_size=1, max_size=4),
-    specs=st.lists(st.sampled_from([IDENTITY, BY_TIME, BUCKETED, VOID]), min_size=1, max_size=2, unique_by=lambda spec: spec.spec_id),
-)
+SPECS: Final = {spec.spec_id: spec for spec in (IDENTITY, BY_TIME, BUCKETED, VOID)}
+TOLD: Final[dict[int, list[tuple[str, ...]]]] = {
+    1: [("n",), ("t",), ("d",), ("b",)],
+    2: [("b",), ("months", "d"), ("truncate", "1", "t"), ("truncate", "2", "n")],
+    3: [("bucket", "3", "n"), ("years", "d")],
+    4: [("t",), ("days", "d")],
+}
+"""By the id of a spec, the columns and partition functions whose values its partitions tell."""
+
+
+@st.composite
+def specs_and_predicates(draw: st.DrawFn) -> tuple[list[PartitionSpec], dict[str, Any]]:
+    """One spec and a condition that its partitions mostly answer, or one or two specs and any condition."""
+    if draw(st.booleans()):
+        spec_id = draw(st.sampled_from(sorted(SPECS)))
+        return [SPECS[spec_id]], draw(predicates_over(TOLD[spec_id], OPERATORS))
+    return draw(st.lists(st.sampled_from(list(SPECS.values())), min_size=1, max_size=2, unique_by=lambda spec: spec.spec_id)), draw(
+        predicates
+    )
+
+
+@given(asked_of=specs_and_predicates(), held=st.lists(rows, min_size=1, max_size=4))
 def test_what_partitions_answer_is_true_of_the_rows_that_spark_keeps_and_of_no_other(
-    wanted: Any, held: list[Row], specs: list[PartitionSpec]
+    asked_of: tuple[list[PartitionSpec], Any], held: list[Row]
 ) -> None:
+    specs, wanted = asked_of
     tests = partition_tests(wanted, SCHEMA, evolved(specs))
 
     for spec in specs if tests is not None else ():
