@@ -531,7 +531,7 @@ class EncryptionMixin(EncryptingCatalog, MetastoreCatalogAdapter):
     ) -> CommitTableResponse:
         """Commit updates to a table, and move its pin."""
         pin_check = self.client_pins.begin_check(table.name())
-        response = super().commit_table(table, requirements, updates)  # type: ignore[safe-super]
+        response = super().commit_table(table, requirements, updates)
         pin_check.record_commit(response.metadata, response.metadata_location, moved=moves_of(updates))
         return response
 

@@ -34,7 +34,8 @@ from tablecrypt.arguments import checked_arguments
 from tablecrypt.errors import ConfigurationError, MissingExtraError, TamperedFileError
 from tablecrypt.files.locations import is_relative, scheme_of
 from tablecrypt.table.metadata import PARSED, EncryptedTableMetadata, MetadataFile, read_metadata_file, write_metadata_file
-from tablecrypt_catalog._pyiceberg.metastore import Commit
+from tablecrypt.table.table_files import NOT_COMMITTED
+from tablecrypt_catalog._pyiceberg.metastore import Commit, delete_refused
 from tablecrypt_catalog._pyiceberg.sql import SqlCatalogAdapter
 from tablecrypt_catalog.encrypting_catalog import EncryptionMixin
 from tablecrypt_catalog.local_places import check_folder
@@ -324,10 +325,14 @@ class EncryptedSqlCatalog(EncryptionMixin, SqlCatalogAdapter):
         file = write_metadata_file(metadata, staged.io, staged.metadata_location)
         seen = table_version(metadata, file.location, file.digest)
         moved = moves_of(updates)
-        if current is None:
-            self._insert(table.name(), seen, moved)
-        else:
-            self._swap(table.name(), current.metadata_location, seen, moved)
+        try:
+            if current is None:
+                self._insert(table.name(), seen, moved)
+            else:
+                self._swap(table.name(), current.metadata_location, seen, moved)
+        except NOT_COMMITTED:
+            delete_refused(staged)
+            raise
 
         pin_check.record_commit(metadata, file.location, file.digest, moved)
         if isinstance(metadata, EncryptedTableMetadata):

@@ -72,6 +72,20 @@ def test_what_others_shred_while_a_table_is_loaded_is_no_tampering(aws: AwsServe
     assert loaded.scan().count() == 2 * len(ROWS)
 
 
+def test_of_a_commit_that_another_writer_beats_no_metadata_file_is_left(aws: AwsServer, bucket: str, table: Table) -> None:
+    slow = encrypted_glue_catalog(aws, bucket, {"py-io-impl": MORTAL_IO}).load_table(table.name())
+    with calling_at(Place("create", 4), lambda: table.append(ROWS)) as life:
+        slow.append(ROWS)
+
+    last_created = [step for step in life.steps if step.startswith("create ")][3]
+    assert last_created.endswith(".metadata.json")
+    current = table.refresh().metadata
+    assert len(current.snapshots) == 3
+    written = {each["Key"] for each in aws.s3.list_objects_v2(Bucket=bucket)["Contents"] if each["Key"].endswith(".metadata.json")}
+    named = {table.metadata_location, *(entry.metadata_file for entry in current.metadata_log)}
+    assert written == {location.removeprefix(f"s3://{bucket}/") for location in named}
+
+
 def parameters(catalog: GlueCatalog, table: Table) -> dict[str, str]:
     database, name = table.name()
     return catalog.glue.get_table(DatabaseName=database, Name=name)["Table"]["Parameters"]

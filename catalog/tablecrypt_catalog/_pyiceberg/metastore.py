@@ -7,25 +7,32 @@ Catalog: _convert_schema_if_needed
 
 from __future__ import annotations
 
+import logging
 from abc import abstractmethod
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from pyiceberg.catalog import Catalog, MetastoreCatalog
 from pyiceberg.exceptions import NoSuchNamespaceError
 from pyiceberg.io import FileIO
 from pyiceberg.schema import Schema
-from pyiceberg.table import StagedTable, Table
+from pyiceberg.table import CommitTableResponse, StagedTable, Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import TableRequirement, TableUpdate
 from pyiceberg.typedef import EMPTY_DICT, Identifier, Properties
 
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.files.locations import below_home
+from tablecrypt.table.metadata import is_encrypted_tables, write_metadata_file
+from tablecrypt.table.table_files import NOT_COMMITTED
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 _NO_FOLDERS: Final = ("", ".", "..")
+_STAGED: Final[ContextVar[StagedTable | None]] = ContextVar("what the commit in progress has staged", default=None)
+
+logger = logging.getLogger(__name__)
 
 
 def iceberg_schema(schema: Schema | pa.Schema) -> Schema:
@@ -39,6 +46,19 @@ class Commit(NamedTuple):
     identifier: Identifier
     requirements: tuple[TableRequirement, ...]
     updates: tuple[TableUpdate, ...]
+
+
+def delete_refused(staged: StagedTable) -> None:
+    """Delete the metadata file of an encrypted table's commit that was refused: it would keep keys that others have just destroyed."""
+    if not is_encrypted_tables(staged.metadata):
+        return
+
+    try:
+        staged.io.delete(staged.metadata_location)
+    except FileNotFoundError:
+        return
+    except Exception as error:  # noqa: BLE001  why the commit was refused is what the caller needs to know
+        logger.warning("could not delete %s of a refused commit: %s", staged.metadata_location, type(error).__name__)
 
 
 class MetastoreCatalogAdapter(MetastoreCatalog):
@@ -56,6 +76,20 @@ class MetastoreCatalogAdapter(MetastoreCatalog):
     @abstractmethod
     def load_file_io(self, properties: Properties, location: str) -> FileIO:
         """Return the FileIO for a location, made of the client's properties alone."""
+
+    def commit_table(
+        self, table: Table, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
+    ) -> CommitTableResponse:
+        """Commit as PyIceberg's own catalog does. Of a commit that is refused no metadata file is left."""
+        token = _STAGED.set(None)
+        try:
+            return super().commit_table(table, requirements, updates)  # type: ignore[safe-super]
+        except NOT_COMMITTED:
+            if (staged := _STAGED.get()) is not None:
+                delete_refused(staged)
+            raise
+        finally:
+            _STAGED.reset(token)
 
     def stage_as_pyiceberg(self, current: Table | None, commit: Commit) -> StagedTable:
         """Stage a commit the way PyIceberg's own catalog does."""
@@ -90,7 +124,9 @@ class MetastoreCatalogAdapter(MetastoreCatalog):
         requirements: tuple[TableRequirement, ...],
         updates: tuple[TableUpdate, ...],
     ) -> StagedTable:
-        return self.stage_commit(current_table, Commit(table_identifier, requirements, updates))
+        staged = self.stage_commit(current_table, Commit(table_identifier, requirements, updates))
+        _STAGED.set(staged)
+        return staged
 
     def _resolve_table_location(self, location: str | None, database_name: str, table_name: str) -> str:
         # PyIceberg would put it into the folder of all tables of its namespace, or of another table, or where no file can be named.
@@ -104,4 +140,4 @@ class MetastoreCatalogAdapter(MetastoreCatalog):
 
     @classmethod
     def _write_metadata(cls, metadata: TableMetadata, io: FileIO, metadata_path: str) -> None:
-        MetastoreCatalog._write_metadata(cls.metadata_to_write(metadata), io, metadata_path)
+        write_metadata_file(cls.metadata_to_write(metadata), io, metadata_path)
