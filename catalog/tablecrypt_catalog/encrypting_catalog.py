@@ -375,19 +375,19 @@ class EncryptingCatalog(Catalog):
 
     def _with_columns(self, new: NewTable) -> NewTable:
         """Return a new table whose declaration of protected columns is by field id, and fits its layout."""
-        tags = tags_of(self.client_properties, new.properties)
+        tags, schema = tags_of(self.client_properties, new.properties), new.fresh_schema
         if not new.is_encrypted:
-            if declares(new.properties) or tagged_columns(new.fresh_schema, tags):
+            if declares(new.properties) or tagged_columns(schema, tags):
                 raise ConfigurationError(
                     f"{names.COLUMN_KEYS.name} and {names.COLUMN_TAGS.name} protect columns of encrypted tables: give the table "
                     f"{names.KEY_ID.name}"
                 )
             return new
 
-        check_columns(new.fresh_schema)
+        check_columns(schema)
         check_partition_fields(new.partition_spec)
         tagging = {names.COLUMN_TAGS.name: written_tags(tags)} if tags else {}
-        properties = declared_at_creation({**new.properties, **tagging}, new.fresh_schema)
+        properties = declared_at_creation({**new.properties, **tagging}, schema)
         if policy := ColumnPolicy.from_properties(properties):
             # A copy: PyIceberg takes the format version out of the properties, and the table would be made as one of version 2.
             of_layout = dict(properties)

@@ -45,7 +45,8 @@ class NewTable(NamedTuple):
     def check_columns(self, made: TableMetadata) -> None:
         """Raise TamperedFileError where a catalog's server has not made a table whose protected columns are those that were asked for."""
         asked, found = (ColumnPolicy.from_properties(each) for each in (self.properties, made.properties))
-        names_of = {field_id: self.fresh_schema.find_column_name(field_id) for field_id in asked.columns}
+        schema = self.fresh_schema
+        names_of = {field_id: schema.find_column_name(field_id) for field_id in asked.columns}
         # By name as well as by field id: a server could give a protected column's id to another column.
         if found != asked or any(made.schema().find_column_name(field_id) != name for field_id, name in names_of.items()):
             raise TamperedFileError(made.location, "the catalog made the table without the protected columns that were asked for")

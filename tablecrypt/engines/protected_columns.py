@@ -331,8 +331,8 @@ def _opened_keks(maker: ColumnKeyMaker, ring: KeyRing, readable: frozenset[int])
 
 def _own_keys(maker: ColumnKeyMaker, metadata: EncryptedTableMetadata, write_only: frozenset[int]) -> dict[str, bytes]:
     policy = ColumnPolicy.from_properties(metadata.properties)
-    columns = [column for column in policy.columns.values() if column.field_id in write_only]
-    found = (maker.own_key(KeyedColumn.of(column, metadata.key_ring)) for column in columns)
+    columns, ring = [column for column in policy.columns.values() if column.field_id in write_only], metadata.key_ring
+    found = (maker.own_key(KeyedColumn.of(column, ring)) for column in columns)
     return {key_id: key.reveal() for key_id, key in (each for each in found if each is not None)}
 
 

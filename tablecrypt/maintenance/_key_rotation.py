@@ -338,15 +338,15 @@ class _Rewrapper:
             AuthenticationError, TamperedFileError, KeyNotFoundError, KmsError: the current snapshot cannot be read.
         """
         # Some lists may be under the old master key and some under the table's own: reading them takes either.
-        metadata, io = table.metadata, table.io
+        metadata, ring, io = table.metadata, table.metadata.key_ring, table.io
         opening = TableFileIO(io.inner, EncryptionManager(_either(table, from_key_id), io.manager.table_key_id))
         proven: set[str] = set()
         snapshot = metadata.current_snapshot()
-        wanted = {kek.key_id for kek in metadata.key_ring.keks}
+        wanted = {kek.key_id for kek in ring.keks}
 
         # Parents are those of the authenticated headers: metadata.json could name any snapshot as one.
         while isinstance(snapshot, EncryptedSnapshot) and snapshot.key_id is not None and not wanted <= proven:
-            chain = metadata.key_ring.chain(snapshot.key_id)
+            chain = ring.chain(snapshot.key_id)
             manifests = snapshot.manifests(opening)
             # A list without manifests lies in no folder, and so shows nothing.
             if manifests:

@@ -579,19 +579,19 @@ def write_metadata_file(metadata: TableMetadata, io: FileIO, location: str) -> M
 
     stored = Compressor.get_compressor(location).bytes_compressor()(content)
     try:
-        stream = io.new_output(location).create()
-        with _deleting_on_error(io, location), stream:
-            stream.write(stored)
+        _write_whole(io, location, stored)
     except OSError as error:
         reraise_naming(error, location)
 
     return MetadataFile(location, content)
 
 
-@contextmanager
-def _deleting_on_error(io: FileIO, location: str) -> Iterator[None]:
+def _write_whole(io: FileIO, location: str, stored: bytes) -> None:
+    # A file that is there already is refused here, and not deleted below: it is another's.
+    stream = io.new_output(location).create()
     try:
-        yield
+        with stream:
+            stream.write(stored)
     except BaseException:
         # What the write says is what the caller needs to know.
         with suppress(Exception):

@@ -124,9 +124,7 @@ class EncryptedRewrite(EncryptedOverwrite):
             return
 
         planned = {task.file.file_path: task for task in self._rewritten.replaced}
-        head = self.table_metadata.snapshot_by_id(self.parent_snapshot_id) if self.parent_snapshot_id is not None else None
-        manifests = head.manifests(self.io) if head is not None else []
-        live = ScanPlanner(self.table_metadata, self.io).plan_files(manifests)
+        live = ScanPlanner(self.table_metadata, self.io).plan_files(self.parent_manifests)
         gone = planned.keys() - {task.file.file_path for task in live}
         if gone:
             raise _overtaken(f"{counted(len(gone), 'data file was', 'data files were')} removed meanwhile, such as {min(gone)}")
@@ -309,16 +307,7 @@ class EncryptedFileSwap(EncryptedProducer, WholeSnapshotAdapter):
         self.written(location)
         files = write_deletion_vectors(self.table_io, location, vectors)
         self._new_deletes.extend(files)
-        manifests: list[ManifestFile] = []
-
-        for spec_id in sorted({file.spec_id for file in files}):
-            with self._manifest_writer(self.spec(spec_id), ManifestContent.DELETES) as writer:
-                for file in files:
-                    if file.spec_id == spec_id:
-                        writer.add(ManifestEntry.from_args(status=ManifestEntryStatus.ADDED, snapshot_id=self.snapshot_id, data_file=file))
-            manifests.append(writer.to_manifest_file())
-
-        return manifests
+        return self._added_manifests(sorted(files, key=lambda file: file.spec_id), ManifestContent.DELETES)
 
     def _added(self, entry: ManifestEntry, new: EncryptedDataFile) -> ManifestEntry:
         return ManifestEntry.from_args(

@@ -292,17 +292,18 @@ class EncryptedProducer(ProducerAdapter):
         return pending.new_entries(metadata.key_ring, prefixes) if pending.used else ()
 
     @property
+    def parent(self) -> Snapshot | None:
+        """The snapshot that the new one follows; None where it is the first."""
+        return None if self.parent_snapshot_id is None else self.table_metadata.snapshot_by_id(self.parent_snapshot_id)
+
+    @property
     def parent_manifests(self) -> Sequence[ManifestFile]:
         """The manifests of the snapshot that the new one follows; none where it is the first."""
-        parent = self.table_metadata.snapshot_by_id(self.parent_snapshot_id) if self.parent_snapshot_id is not None else None
-        return parent.manifests(self.io) if parent is not None else ()
+        return () if self.parent is None else self.parent.manifests(self.io)
 
     def finish_manifests(self, manifests: list[ManifestFile]) -> list[ManifestFile]:
         """Write manifests of the added files, one for each partition spec, before the others; drop dangling delete files."""
-        by_spec: dict[int, list[DataFile]] = defaultdict(list)
-        for file in self.added_data_files:
-            by_spec[file.spec_id].append(file)
-        return [*(self._added_manifest(spec_id, files) for spec_id, files in by_spec.items()), *self._without_dangling(manifests)]
+        return [*self._added_manifests(self.added_data_files, ManifestContent.DATA), *self._without_dangling(manifests)]
 
     def _without_dangling(self, manifests: list[ManifestFile]) -> list[ManifestFile]:
         """Drop the delete files that have nothing left to delete, deletion vectors of dropped data files above all."""
@@ -401,8 +402,7 @@ class EncryptedProducer(ProducerAdapter):
         return manifest if copied_files <= known else self._written_again(manifest, copied_files | known)
 
     def _remembering_manifests(self) -> list[ManifestFile]:
-        metadata = self.encrypted_metadata
-        parent = metadata.snapshot_by_id(self.parent_snapshot_id) if self.parent_snapshot_id is not None else None
+        parent = self.parent
         # A migration leaves its plain parent behind, into which nothing was copied.
         if not isinstance(parent, EncryptedSnapshot) or parent.key_id is None:
             return []
@@ -420,8 +420,15 @@ class EncryptedProducer(ProducerAdapter):
         self.replace_manifest(manifest)
         return writer.to_manifest_file()
 
-    def _added_manifest(self, spec_id: int, files: Iterable[DataFile]) -> ManifestFile:
-        with self._manifest_writer(self.spec(spec_id), ManifestContent.DATA, self.copied_files) as writer:
+    def _added_manifests(self, files: Iterable[DataFile], content: ManifestContent) -> list[ManifestFile]:
+        by_spec: dict[int, list[DataFile]] = defaultdict(list)
+        for file in files:
+            by_spec[file.spec_id].append(file)
+        return [self._added_manifest(spec_id, added, content) for spec_id, added in by_spec.items()]
+
+    def _added_manifest(self, spec_id: int, files: Iterable[DataFile], content: ManifestContent) -> ManifestFile:
+        copied_files = self.copied_files if content == ManifestContent.DATA else frozenset[bytes]()
+        with self._manifest_writer(self.spec(spec_id), content, copied_files) as writer:
             for file in files:
                 entry = ManifestEntry.from_args(
                     status=ManifestEntryStatus.ADDED,
@@ -462,7 +469,7 @@ class EncryptedProducer(ProducerAdapter):
         changed = (*self.added_data_files, *self.added_delete_files, *removed)
         counts = summary_counts(metadata, (*self.added_data_files, *self.added_delete_files), removed)
         counts |= _partition_count(self.snapshot_properties, changed, metadata.specs())
-        parent = metadata.snapshot_by_id(self.parent_snapshot_id) if self.parent_snapshot_id is not None else None
+        parent = self.parent
         # PyIceberg adds up totals for every operation but REPLACE, whose totals are those of an overwrite.
         counted_as = Operation.OVERWRITE if self.operation == Operation.REPLACE else self.operation
 
@@ -528,10 +535,7 @@ class EncryptedRowDelta(EncryptedOverwrite):
     def finish_manifests(self, manifests: list[ManifestFile]) -> list[ManifestFile]:
         """Write the new deletion vectors' manifests, one for each partition spec, beside the others. Raises as `RowDelta.check_base`."""
         self._row_delta.check_base(self._live_deletes(manifests))
-        by_spec: dict[int, list[EncryptedDataFile]] = defaultdict(list)
-        for file in self._row_delta.added:
-            by_spec[file.spec_id].append(file)
-        return [*super().finish_manifests(manifests), *(self._delete_manifest(spec_id, files) for spec_id, files in by_spec.items())]
+        return [*super().finish_manifests(manifests), *self._added_manifests(self._row_delta.added, ManifestContent.DELETES)]
 
     def obsolete_deletes(self) -> ObsoleteDeletes:
         """Return which delete files go: those of dropped data files, and the vectors whose place new ones take."""
@@ -547,12 +551,6 @@ class EncryptedRowDelta(EncryptedOverwrite):
             if self.added_delete_files and manifest.content == ManifestContent.DELETES:
                 entries = manifest.fetch_manifest_entry(self.io, discard_deleted=True)
                 yield from (EncryptedDataFile.of(entry.data_file) for entry in entries)
-
-    def _delete_manifest(self, spec_id: int, files: list[EncryptedDataFile]) -> ManifestFile:
-        with self._manifest_writer(self.spec(spec_id), ManifestContent.DELETES) as writer:
-            for file in files:
-                writer.add(ManifestEntry.from_args(status=ManifestEntryStatus.ADDED, snapshot_id=self.snapshot_id, data_file=file))
-        return writer.to_manifest_file()
 
 
 class EncryptedReplacement(EncryptedProducer, WholeSnapshotAdapter):

@@ -134,6 +134,7 @@ WHERE_FILES_ARE_DELETED: Final = {
     "tablecrypt/maintenance/erasure/removal.py": "erase",
     "tablecrypt/maintenance/sharing/states.py": "older metadata of a share, of which the table's files are no part",
     "tablecrypt/maintenance/expiry.py": "expire_snapshots",
+    "catalog/tablecrypt_catalog/_pyiceberg/metastore.py": "the metadata.json of its own commit, which was refused",
     "catalog/tablecrypt_catalog/purge.py": "purge_table, purge_files",
 }
 

@@ -65,17 +65,15 @@ def named_columns(
 
 def proven_columns(table: EncryptedTable, columns: Iterable[SharedColumn], share_uuid: str, row_filter: str) -> tuple[SharedColumn, ...]:
     """Return shared columns with the proofs by which the next update believes what the table remembers of them. Raises as `share_proof`."""
-    maker, metadata = table.io.manager.columns, table.metadata
-    return tuple(
-        replace(each, proof=share_proof(maker, metadata.key_ring, *_proven_of(metadata, each, share_uuid, row_filter))) for each in columns
-    )
+    maker, metadata, ring = table.io.manager.columns, table.metadata, table.metadata.key_ring
+    return tuple(replace(each, proof=share_proof(maker, ring, *_proven_of(metadata, each, share_uuid, row_filter))) for each in columns)
 
 
 def unproven_columns(table: EncryptedTable, record: ShareRecord, columns: Iterable[SharedColumn]) -> list[SharedColumn]:
     """Return those of a share's columns of which its record does not prove that somebody with their keys shared them, under these keys."""
-    maker, metadata = table.io.manager.columns, table.metadata
+    maker, metadata, ring = table.io.manager.columns, table.metadata, table.metadata.key_ring
     found = ((each, _proven_of(metadata, each, record.share_uuid, record.row_filter)) for each in columns)
-    return [each for each, proven in found if not is_share_proven(maker, metadata.key_ring, *proven, each.proof)]
+    return [each for each, proven in found if not is_share_proven(maker, ring, *proven, each.proof)]
 
 
 def _proven_of(

@@ -188,19 +188,17 @@ def _together(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
 
 def _keys(table: EncryptedTable) -> pa.Table:
     metadata = table.metadata
+    ring = metadata.key_ring
+    needed = {each.snapshot_id: ring.needed_by([each.key_id]) for each in metadata.snapshots if each.key_id is not None}
     rows = [
         {
             "key_id": key.key_id,
             "kind": key.kind,
             "wrapped_by": key.encrypted_by_id,
             "created_at": key.created_at_ms if key.is_wrapped_by_kms else None,
-            "snapshot_ids": [
-                snapshot.snapshot_id
-                for snapshot in metadata.snapshots
-                if snapshot.key_id is not None and key.key_id in metadata.key_ring.needed_by([snapshot.key_id])
-            ],
+            "snapshot_ids": [snapshot_id for snapshot_id, key_ids in needed.items() if key.key_id in key_ids],
         }
-        for key in metadata.key_ring.entries
+        for key in ring.entries
     ]
     return pa.Table.from_pylist(rows, schema=_KEYS)
 

@@ -75,13 +75,13 @@ def check_chosen(metadata: EncryptedTableMetadata, io: TableFileIO, field_id: in
         ConfigurationError: another protected column has or had the name.
         KmsError: the KMS failed.
     """
-    declarations = Declarations(io.manager.columns, metadata.key_ring, str(metadata.table_uuid))
-    of_schemas = names_of_protected(metadata)
-    for other in sorted({*of_schemas, *(entry.field_id for entry in metadata.key_ring.column_keys)} - {field_id}):
+    ring, of_schemas = metadata.key_ring, names_of_protected(metadata)
+    declarations = Declarations(io.manager.columns, ring, str(metadata.table_uuid))
+    for other in sorted({*of_schemas, *(entry.field_id for entry in ring.column_keys)} - {field_id}):
         # Those of declarations too: whoever edits metadata can take out the schemas that had them.
         if folded(name) in of_schemas.get(other, frozenset()) | set(map(folded, _names_in(declarations.newest(other)))):
             raise ConfigurationError(
-                f"{metadata.location}: {name!r} is the column with field id {field_id}, and {metadata.key_ring.column(other)} had that "
+                f"{metadata.location}: {name!r} is the column with field id {field_id}, and {ring.column(other)} had that "
                 "name: somebody may have exchanged them. See which values it has, give it a name that no other protected column had, and "
                 "use that"
             )
