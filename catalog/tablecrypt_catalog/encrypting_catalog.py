@@ -41,6 +41,7 @@ from tablecrypt.table.table_files import check_garbage_is_collected
 from tablecrypt.table.transaction import EncryptedCreateTransaction
 from tablecrypt.table.updates import (
     EncryptTableUpdate,
+    NextShareStateUpdate,
     UpgradeToVersion3Update,
     check_columns,
     check_commit,
@@ -583,6 +584,9 @@ class EncryptionMixin(EncryptingCatalog, MetastoreCatalogAdapter):
             requirement.validate(base.metadata)
         updates = with_copies(base.metadata, commit.updates)
         metadata = update_table_metadata(base.metadata, updates, metadata_location=base.metadata_location)
+        if any(isinstance(update, NextShareStateUpdate) for update in updates):
+            # Somebody else wrote this metadata, as he did what is loaded: nothing else says that every client will load it.
+            check_metadata(self.client_properties, commit.identifier, metadata, base.metadata_location)
         check_commit(base.metadata, metadata)
 
         before = table_version(base.metadata, base.metadata_location, None)
@@ -593,6 +597,8 @@ class EncryptionMixin(EncryptingCatalog, MetastoreCatalogAdapter):
         return staged
 
     def _staged(self, identifier: Identifier, metadata: TableMetadata, number: int) -> StagedTable:
+        # Before the first object of a class that properties name is made, whatever kind of update has set them.
+        names.check_table_properties(".".join(identifier), metadata.properties, self.properties)
         location = location_provider(metadata).new_table_metadata_file_location(number)
         io = self.load_file_io(metadata.properties, location)
         return StagedTable(identifier, metadata, location, io, cast("Catalog", self))

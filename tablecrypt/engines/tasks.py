@@ -8,8 +8,7 @@ No two attempts at a task ever write the same file, because the attempt is part 
     {partition}-{attempt}-{uuid}-{number}.parquet           number: of the file within the attempt
                                                             uuid: half of the job's id, and 8 bytes that are fresh for each attempt
 
-Where the files lie is still decided by the table's own location provider, which gets the new names. An executor's copy of the table
-metadata names `AttemptLocations` in `write.py-location-provider.impl`; the table itself never does. A failed attempt tries to delete its
+Where the files lie is still decided by the table's own location provider, which gets the new names. A failed attempt tries to delete its
 files; what remains is ciphertext that no manifest names.
 
 The driver commits, and deletes after an error, only files with such a name, each once and in the table's folders. A worker that was taken
@@ -24,14 +23,12 @@ import pickle
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 import pyarrow as pa
 from pyiceberg.manifest import DataFile
 from pyiceberg.partitioning import PartitionKey
-from pyiceberg.table import TableProperties
-from pyiceberg.table.locations import LocationProvider, load_location_provider
-from pyiceberg.typedef import Properties
+from pyiceberg.table.locations import LocationProvider
 
 from tablecrypt._bytes import ByteReader, frame
 from tablecrypt.engines.access import TableAccess
@@ -40,41 +37,26 @@ from tablecrypt.engines.job_messages import FilePositions, decode_positions, enc
 from tablecrypt.errors import AuthenticationError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.table.file_entries import FileEntryCodec
+from tablecrypt.table.foreign_engines import location_provider
 from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.planning import EncryptedFileScanTask
 from tablecrypt.table.table_files import DataKeySource, FreshKeys, ReportedFiles, delete_written, deleting_on_error, folders_written
 from tablecrypt.table.write import write_data_files
 
-_IMPL: Final = TableProperties.WRITE_PY_LOCATION_PROVIDER_IMPL
-_OWN_IMPL: Final = "tablecrypt.engines.own-location-provider"
-_ATTEMPT: Final = "tablecrypt.engines.attempt"
-
 
 class AttemptLocations(LocationProvider):
     """Puts the partition and attempt into PyIceberg's file names; the table's own provider chooses the location."""
 
-    def __init__(self, table_location: str, table_properties: Properties) -> None:
-        super().__init__(table_location, table_properties)
-        # With these names left in, the loader would find this class again, and call it without end.
-        own = {name: value for name, value in table_properties.items() if name not in (_IMPL, _OWN_IMPL, _ATTEMPT)}
-        if _OWN_IMPL in table_properties:
-            own[_IMPL] = table_properties[_OWN_IMPL]
-        self._own = load_location_provider(table_location, own)
-        self._attempt = table_properties[_ATTEMPT]
+    def __init__(self, own: LocationProvider, partition: int, attempt: int) -> None:
+        super().__init__(own.table_location, own.table_properties)
+        self._own = own
+        self._attempt = f"{partition:05d}-{attempt}"
 
     def new_data_location(self, data_file_name: str, partition_key: PartitionKey | None = None) -> str:
         """Return the location of a file that PyIceberg calls 00000-{number}-{uuid}.parquet."""
         stem, _, extension = data_file_name.rpartition(".")
         _, number, unique = stem.split("-", 2)
         return self._own.new_data_location(f"{self._attempt}-{unique}-{int(number):05d}.{extension}", partition_key)
-
-
-def with_attempt_names(metadata: EncryptedTableMetadata, partition: int, attempt: int) -> EncryptedTableMetadata:
-    """Return metadata that names data files after one attempt at one partition. Use it to write files; never commit it."""
-    properties = {**metadata.properties, _IMPL: f"{__name__}.{AttemptLocations.__name__}", _ATTEMPT: f"{partition:05d}-{attempt}"}
-    if _IMPL in metadata.properties:
-        properties[_OWN_IMPL] = metadata.properties[_IMPL]
-    return metadata.model_copy(update={"properties": properties})
 
 
 @dataclass(frozen=True)
@@ -119,8 +101,8 @@ class WritingTask:
     def write(self, rows: pa.Table | pa.RecordBatchReader) -> list[DataFile]:
         """Write rows as files that no other attempt writes."""
         # Spark may run two attempts of a task at once: under one name the loser would overwrite, or delete, the winner's file.
-        named = with_attempt_names(self.metadata, self.number, self.attempt)
-        return write_data_files(named, rows, self.io, self.keys, self.job_key.new_uuid())
+        locations = AttemptLocations(location_provider(self.metadata), self.number, self.attempt)
+        return write_data_files(self.metadata, rows, self.io, self.keys, self.job_key.new_uuid(), locations=locations)
 
     def encrypted_result(self, files: list[DataFile], marks: FilePositions | None = None) -> bytes:
         """Return the RESULT message. If that fails, delete the files."""

@@ -201,12 +201,16 @@ class EncryptedSnapshot(Snapshot):
         key_metadata = io.manager.decrypt_manifest_list_key_metadata(self._binding.ring.chain(self.key_id_of_list()))
         with refusing_made_up(self.manifest_list, io.own_folders):
             manifest_list = read(io, self.manifest_list, key_metadata)
-        self._check_header(manifest_list.header)
-        self._check_table_state(manifest_list)
+        self.check_list(manifest_list)
         # Kept only after both checks: `known_header` returns it without checking again.
         self._binding = replace(self._binding, header=manifest_list.header)
 
         return manifest_list
+
+    def check_list(self, manifest_list: ManifestList) -> None:
+        """Hold what the metadata says of this snapshot against its authenticated manifest list. TamperedFileError where they differ."""
+        self._check_header(manifest_list.header)
+        self._check_table_state(manifest_list)
 
     def _check_header(self, header: ManifestListHeader) -> None:
         claims = {

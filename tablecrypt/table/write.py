@@ -98,6 +98,7 @@ def write_data_files(
     keys: DataKeySource,
     write_uuid: uuid.UUID | None = None,
     counter: itertools.count[int] | None = None,
+    locations: LocationProvider | None = None,
 ) -> list[DataFile]:
     """Write Arrow data as encrypted Parquet files of the table and return their manifest entries.
 
@@ -111,6 +112,7 @@ def write_data_files(
         keys: gives each file its DEK.
         write_uuid: part of every file name.
         counter: numbers the files of one write_uuid.
+        locations: names the files; by default as the table's properties say.
 
     Raises:
         ConfigurationError: a table property that cannot be honoured, or field ids of the rows that contradict their names. Nothing was
@@ -118,7 +120,8 @@ def write_data_files(
     """
     arrow = plain_rows(arrow)
     size = target_file_size(table_metadata.properties)
-    writer = DataFileWriter.of(table_metadata, arrow.schema, io, keys, write_uuid or uuid.uuid4(), counter or itertools.count())
+    numbers = counter or itertools.count()
+    writer = DataFileWriter.of(table_metadata, arrow.schema, io, keys, write_uuid or uuid.uuid4(), numbers, locations)
 
     try:
         if isinstance(arrow, pa.RecordBatchReader):
@@ -461,6 +464,7 @@ class DataFileWriter:
         keys: DataKeySource,
         write_uuid: uuid.UUID,
         counter: itertools.count[int],
+        locations: LocationProvider | None = None,
     ) -> DataFileWriter:
         """Make a writer of rows with this Arrow schema; arguments and errors are those of `write_data_files`."""
         schema, properties = table_metadata.schema(), table_metadata.properties
@@ -483,7 +487,7 @@ class DataFileWriter:
             table_metadata=table_metadata,
             io=io,
             keys=keys,
-            locations=location_provider(table_metadata),
+            locations=locations or location_provider(table_metadata),
             protection=protection,
             arrow_file_schema=arrow_file_schema,
             file_schema=file_schema,

@@ -27,7 +27,9 @@ from tablecrypt.maintenance.sharing.acceptance import accept
 from tablecrypt.maintenance.sharing.metadata import SHARED_AT, ShareWriter
 from tablecrypt.maintenance.sharing.records import live_shares, remember_share
 from tablecrypt.maintenance.sharing.sealing import create_key_pair
+from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.table import EncryptedTable
+from tablecrypt.table.updates import NextShareStateUpdate
 from tablecrypt_catalog import EncryptedSqlCatalog
 from tests.support.aws import AwsServer
 from tests.support.shares import NORTH, Partner, state_of
@@ -106,25 +108,36 @@ def test_another_share_is_refused(theirs: EncryptedTable, table: EncryptedTable,
         accept_update(theirs, other.metadata_location)
 
 
-@pytest.mark.parametrize("edit", ["schema", "property", "moment", "uuid", "ref"])
+EDITS = ["schema", "property", "moment", "uuid", "ref", "key", "key twice", "number", "last number", "schema of the snapshot", "code"]
+
+
+@pytest.mark.parametrize("edit", EDITS)
 def test_a_state_that_somebody_edits_is_refused(theirs: EncryptedTable, table: EncryptedTable, partner: Partner, edit: str) -> None:
     other = share(table, partner.key_id, f"{partner.location}-other", "team = 'south'")
     result = updated(table, partner)
     stored = path_of(other.metadata_location if edit == "uuid" else result.metadata_location)
     metadata = json.loads(stored.read_text(encoding="utf-8"))
+    keys: list[dict[str, Any]] = metadata["encryption-keys"]
     edits: dict[str, Any] = {
         "schema": lambda: metadata["schemas"][0]["fields"][1].update(name="region"),
         "property": lambda: metadata["properties"].update({"gc.enabled": "true"}),
         "moment": lambda: metadata["properties"].update({"tablecrypt.shared-at-ms": "99999999999999"}),
         "uuid": lambda: metadata.update({"table-uuid": result.share_uuid}),
         "ref": lambda: metadata["refs"].update({"side": metadata["refs"]["main"]}),
+        "key": lambda: keys.append({**keys[0], "key-id": "c3RyYW5nZXI=", "encrypted-by-id": "stranger"}),
+        "key twice": lambda: keys.append(keys[0]),
+        "number": lambda: metadata["snapshots"][0].update({"sequence-number": 1}),
+        "last number": lambda: metadata.update({"last-sequence-number": 10**15}),
+        "schema of the snapshot": lambda: metadata["snapshots"][0].update({"schema-id": 77}),
+        "code": lambda: metadata["properties"].update({"write.py-location-provider.impl": "pydoc.pipepager"}),
     }
     edits[edit]()
     stored.write_text(json.dumps(metadata), encoding="utf-8")
     before = theirs.metadata_location
 
-    with pytest.raises((TamperedFileError, ConfigurationError)):
-        accept_update(theirs, f"file://{stored}")
+    for is_dry_run in (True, False):
+        with pytest.raises((TamperedFileError, ConfigurationError)):
+            accept_update(theirs, f"file://{stored}", dry_run=is_dry_run)
     assert theirs.refresh().metadata_location == before
 
 
@@ -201,6 +214,30 @@ def test_a_sharer_says_neither_where_the_partners_files_go_nor_what_he_shares(ta
     found = theirs.refresh().properties
     assert found["write.data.path"] == f"{partner.location}/mine"
     assert not {"write.metadata.path", invented} & found.keys()
+
+
+def test_a_sharer_runs_no_code_in_the_partners_process(table: EncryptedTable, partner: Partner, tmp_path: Path) -> None:
+    came = tmp_path / "came"
+
+    class Sharer(ShareWriter):
+        def _properties(self) -> dict[str, str]:
+            # What PyIceberg makes of it: the pager runs the first property's name in a shell.
+            return {f"touch {came}; #": "", "write.py-location-provider.impl": "pydoc.pipepager", **super()._properties()}
+
+    result = share(table, partner.key_id, partner.location, NORTH)
+    theirs = partner.register(result)
+    [record] = live_shares(table.refresh())
+    assert record.secret is not None
+    location = state_of(table, result, partner.key_id, record.secret, Sharer)
+    with pytest.raises(ConfigurationError, match="names code to import"):
+        accept_update(theirs, location)
+
+    with theirs.io.new_input(location).open() as stream:
+        state = EncryptedTableMetadata.model_validate_json(stream.read())
+    update: Any = NextShareStateUpdate(metadata=state)
+    with pytest.raises(ConfigurationError, match="names code to import"):
+        theirs.catalog.commit_table(theirs, (), (update,))
+    assert not came.exists()
 
 
 def test_of_several_who_move_it_at_once_one_does_and_the_table_is_whole(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import pickle
 import sys
 import uuid
 from collections.abc import Callable, Iterator
@@ -20,6 +21,9 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 
 from tablecrypt import properties as names
+from tablecrypt.engines.job_keys import Role
+from tablecrypt.engines.tasks import WritingTask
+from tablecrypt.engines.writes import begin_write
 from tablecrypt.errors import ConfigurationError, FormatError, TamperedFileError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.spark.tables import LocatedTable
@@ -29,7 +33,7 @@ from tests.support.aws import AwsServer
 from tests.support.glue import glue_properties
 from tests.support.plaintext_scan import unwatch
 from tests.support.rest_proxy import Answer, Forward, Request, RestProxy
-from tests.support.tables import ENCRYPTED, ROWS, encrypted_sql_catalog, metadata_path, new_table
+from tests.support.tables import ENCRYPTED, ROWS, encrypted_sql_catalog, encrypted_table, metadata_path, new_table
 
 CODE_OF_TABLES = [each.name for each in names.registered() if each.names_code and not each.name.endswith(".")]
 KINDS = ("glue", "sql", "memory", "made")
@@ -157,6 +161,19 @@ def test_no_client_gives_a_table_a_property_that_names_code(catalog: Catalog, ca
     with pytest.raises(ConfigurationError, match=name.replace(".", r"\.")), table.transaction() as transaction:
         transaction.set_properties({name: canary})
     assert name not in catalog.load_table("db.t").properties
+
+
+def test_no_property_of_a_table_has_a_worker_import_code(unwatched_warehouse: Path, aws: AwsServer, canary: str) -> None:
+    catalog = made_catalog("sql", unwatched_warehouse, aws, {})
+    named = {f"tablecrypt.engines.{name}": canary for name in ("own-location-provider", "attempt", "location-provider")}
+    forged = encrypted_table(catalog.register_table("db.forged", edited(new_table(catalog, appends=[ROWS]), setting(named))))
+    running, access = begin_write(forged, "main", "Ray")
+
+    task = WritingTask.open(running.ticket, running.key.encrypt(Role.SHARED, 0, pickle.dumps(access)), 3, 1)
+    [written] = task.write(ROWS)
+
+    assert written.file_path.rpartition("/")[2].startswith("00003-1-")
+    assert written.record_count == len(ROWS)
 
 
 def test_the_clients_own_classes_are_used(unwatched_warehouse: Path, aws: AwsServer) -> None:

@@ -31,7 +31,7 @@ from tablecrypt.maintenance.sharing.sealing import SEALED, PrivateKey, info_of
 from tablecrypt.manifests.manifest_list import ManifestList, read_manifest_list
 from tablecrypt.manifests.table_state import ListedTableState
 from tablecrypt.printable import AsJson, shown
-from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata, check_metadata_location, read_metadata_file
+from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata, check_metadata_location, check_whole, read_metadata_file
 from tablecrypt.table.other_tables import tables_at
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import WRITE_PATHS, TableFileIO
@@ -105,7 +105,12 @@ class SharedState:
 
     @classmethod
     def read(cls, inner: FileIO, location: str) -> SharedState:
-        """Read it. ConfigurationError where there is none, or none of a share, or the location is none."""
+        """Read it.
+
+        Raises:
+            ConfigurationError: there is none, or none of a share, or the location is none; or its properties name code to import.
+            TamperedFileError: it contradicts itself, or holds keys that the share does not need.
+        """
         check_metadata_location(location)
         check_reached(inner, location)
         try:
@@ -116,6 +121,13 @@ class SharedState:
         snapshot = metadata.current_snapshot()
         if not isinstance(metadata, EncryptedTableMetadata) or not isinstance(snapshot, EncryptedSnapshot) or len(metadata.snapshots) > 1:
             raise ConfigurationError(f"{location} is not the metadata of a share")
+        # Whoever writes the sharer's folder chose what it says. What the partner commits of it, all of his clients load from then on.
+        names.check_table_properties(location, metadata.properties, inner.properties)
+        check_whole(location, metadata)
+        ring = metadata.key_ring
+        needed = ring.needed_by([snapshot.key_id or ""])
+        if any(entry.key_id not in needed and not entry.is_of_columns for entry in ring.entries):
+            raise TamperedFileError(location, "holds keys that its one snapshot does not need: somebody put them there")
         return cls(location, metadata, snapshot)
 
     @property
@@ -152,8 +164,15 @@ class SharedState:
             raise ConfigurationError(f"{self.location} and its manifest list are not of one share")
         # Edited, it would be what the partner's own metadata, or commit, makes authentic.
         if stated != ListedTableState.of(self.metadata):
-            raise TamperedFileError(self.location, "says of the share what its authenticated manifest list does not: somebody edited it")
+            raise self._edited()
+        self.snapshot.check_list(opened)
+        # A higher one would make every state that comes later an older one.
+        if self.metadata.last_sequence_number != opened.header.sequence_number:
+            raise self._edited()
         return opened
+
+    def _edited(self) -> TamperedFileError:
+        return TamperedFileError(self.location, "says of the share what its authenticated manifest list does not: somebody edited it")
 
     def for_table(self, table: EncryptedTable, opened: ManifestList) -> EncryptedTableMetadata:
         """Return what a table that moves to this state is to say: in its own location, under its own master key."""
