@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import logging
 import pickle
 from typing import Any, cast
@@ -20,6 +21,8 @@ from tablecrypt.kms.memory import MemoryKeyManagementClient
 from tablecrypt.table.protection.policy import policy_of
 from tablecrypt.table.protection.write_barrier import WRITE_BARRIER, changed_barrier
 from tablecrypt.table.table import EncryptedTable
+from tablecrypt.table.table_files import name_of
+from tests.support.edited_metadata import put_as_next_version, read_metadata
 from tests.support.protected_tables import (
     COLUMN_KEY,
     EMAIL,
@@ -31,9 +34,10 @@ from tests.support.protected_tables import (
     Clients,
     clients,
     loaded,
+    persons,
     protected_table,
 )
-from tests.support.tables import new_table
+from tests.support.tables import encrypted_table, new_table
 
 
 @pytest.fixture(scope="module")
@@ -216,6 +220,42 @@ def test_no_partition_spec_that_tells_a_protected_column_is_added_that_is_not_th
     with pytest.raises(ConfigurationError, match="rows cannot be partitioned by column 'ssn'"):
         aside.commit_transaction()
     assert list(table.refresh().specs()) == [0]
+
+
+def test_no_protected_column_has_a_write_default_which_whoever_may_commit_would_choose(table: EncryptedTable) -> None:
+    with pytest.raises(ConfigurationError, match="'ssn' has a write-default"), table.update_schema() as change:
+        change.set_default_value("ssn", "SSN-0001")
+    with pytest.raises(ConfigurationError, match=r"'person.nick' has a write-default"), table.transaction() as transaction:
+        transaction.set_properties({"encryption.column-keys": f"{COLUMN_KEY}: ssn, person"})
+        with transaction.update_schema() as change:
+            change.add_column(("person", "nick"), StringType(), default_value="forged")
+
+    with table.update_schema() as change:
+        change.set_default_value("note", "none")
+    with pytest.raises(ConfigurationError, match="'note' has a write-default"):
+        declare(table, {"encryption.column-keys": f"{COLUMN_KEY}: ssn, person.email, note"})
+    with table.update_schema() as change:
+        change.set_default_value("note", None)
+    declare(table, {"encryption.column-keys": f"{COLUMN_KEY}: ssn, person.email, note"})
+
+
+def test_a_write_default_that_another_engine_set_is_stored_in_no_protected_column(both: Clients, table: EncryptedTable) -> None:
+    table.append(persons(1))
+    metadata = read_metadata(table)
+    theirs_now = copy.deepcopy(metadata["schemas"][0])
+    theirs_now["fields"][1]["write-default"] = "SSN-0001"
+    metadata |= {"schemas": [*metadata["schemas"], theirs_now | {"schema-id": 1}], "current-schema-id": 1}
+    forged = put_as_next_version(table, metadata)
+    theirs = encrypted_table(both.payroll.register_table(f"{name_of(table)}_forged", f"file://{forged}"))
+    for rows in (persons(2).drop_columns(["ssn"]), persons(2)):
+        with pytest.raises(ConfigurationError, match="'ssn' has a write-default"):
+            theirs.append(rows)
+
+    assert theirs.scan().to_arrow()["ssn"].to_pylist() == persons(1)["ssn"].to_pylist()
+    with theirs.update_schema() as change:
+        change.set_default_value("ssn", None)
+    theirs.append(persons(2).drop_columns(["ssn"]))
+    assert theirs.refresh().scan("id = 2").to_arrow()["ssn"].to_pylist() == [None]
 
 
 @pytest.mark.parametrize("name", [f"encryption.column.{SSN}.key-id", f"encryption.column.{SSN}.mask"])

@@ -28,6 +28,9 @@ The rules, held for every commit:
        A thousand is the number of rows after which Iceberg writers look at a file's size anyway, and costs nothing: the default row group
        has a thousand times as many. In a length that 1,000 values have in sum, one of them is not seen.
     7. A column is not under the table's own master key, and its mask fits its type.
+    8. A protected column has no write-default, nor has what lies in it: that stands in the plaintext schema, where whoever may commit
+       changes it, and writers would store it under the column's key in rows that come without the column. It would pass for a value of
+       somebody with the key, and where a mask shows hashes, tell which other rows have the same.
 
 What is written by a name that a protected column has or had is under that column's key (rule 3). Files and properties know columns by field
 id, and writers know them by name. Were the name of a protected column free for another one, the next rows that somebody writes by that name
@@ -61,7 +64,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from pyiceberg.exceptions import CommitFailedException
-from pyiceberg.schema import Schema
+from pyiceberg.schema import Schema, index_by_id
 from pyiceberg.table import TableProperties
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot
@@ -166,7 +169,7 @@ def refuse_protected(metadata: TableMetadata, what: str) -> None:
 
 
 def check_layout(policy: ColumnPolicy, metadata: TableMetadata) -> None:
-    """Check that a table's current schema, partition spec and sort order keep to rules 1 and 7.
+    """Check that a table's current schema, partition spec and sort order keep to rules 1, 7 and 8.
 
     Raises:
         ConfigurationError: they do not.
@@ -179,6 +182,19 @@ def check_layout(policy: ColumnPolicy, metadata: TableMetadata) -> None:
         ("identified in equality deletes", set(schema.identifier_field_ids)),
     ):
         _check_shows_none(policy, schema, use, field_ids)
+    _check_no_defaults(policy, schema)
+
+
+def _check_no_defaults(policy: ColumnPolicy, schema: Schema) -> None:
+    defaulted = sorted(field_id for field_id, field in index_by_id(schema).items() if field.write_default is not None)
+    for field_id in defaulted:
+        if (name := protected_name(policy, schema, field_id)) is not None:
+            column = schema.find_column_name(field_id)
+            raise ConfigurationError(
+                f"column {column!r} has a write-default, and no protected column such as {name!r} may have one: whoever may commit chooses "
+                f"it, and it would pass for a value of somebody with the column's key. Write the value in the rows, and take the default "
+                f"away: set_default_value({column!r}, None), or ALTER COLUMN … DROP DEFAULT"
+            )
 
 
 def _check_shows_none(policy: ColumnPolicy, schema: Schema, use: str, field_ids: Iterable[int]) -> None:
