@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 _BYTE_UNITS: Final = ("B", "kB", "MB", "GB", "TB", "PB")
 _HIDDEN: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
+"""Categories of characters that command a terminal, or cannot be seen."""
+_EMPTY: Final = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]")
+"""Letters and marks that cannot be seen either: the others of Unicode's Default_Ignorable_Code_Point, and the empty Braille pattern."""
 _PLAIN: Final = re.compile(r"[\x20-\x7e]*")
 
 
@@ -32,7 +35,11 @@ def printable(text: object) -> str:
     shown = str(text)
     if _PLAIN.fullmatch(shown):
         return shown
-    return "".join(_escaped(each) if unicodedata.category(each) in _HIDDEN else each for each in shown)
+    return "".join(_escaped(each) if _is_hidden(each) else each for each in shown)
+
+
+def _is_hidden(character: str) -> bool:
+    return unicodedata.category(character) in _HIDDEN or _EMPTY.match(character) is not None
 
 
 def one_line(text: object) -> str:
@@ -54,7 +61,7 @@ def sql_string(text: str) -> str:
 
 def json_printable(text: str) -> str:
     """Return JSON with such characters as JSON's escapes. They occur in strings only, so the meaning does not change."""
-    return "".join(_json_escaped(each) if ord(each) > 0x7E and unicodedata.category(each) in _HIDDEN else each for each in text)
+    return "".join(_json_escaped(each) if ord(each) > 0x7E and _is_hidden(each) else each for each in text)
 
 
 def json_form(value: Any) -> Any:

@@ -35,6 +35,13 @@ def test_nothing_that_commands_a_terminal_is_left(hostile: str) -> None:
     assert "\\" in shown
 
 
+@pytest.mark.parametrize("unseen", [*"\u034f\u115f\u1160\u17b4\u180b\u180e\u180f\u2800\u3164\ufe0f\uffa0\U000e0100"])
+def test_two_names_that_look_alike_are_told_apart(unseen: str) -> None:
+    for shown in (printable(f"ssn{unseen}"), json_printable(json.dumps(f"ssn{unseen}", ensure_ascii=False))):
+        assert unseen not in shown
+        assert "\\" in shown
+
+
 @given(st.text(alphabet="ab '\"\\$`;|&\n"))
 def test_a_word_of_a_command_line_is_one_word_whatever_it_says(text: str) -> None:
     assert shlex.split(f"tablecrypt orphans --delete-below {shell_word(text)} --yes") == [

@@ -17,13 +17,15 @@ Work items of a runner, and their results:
 The bytes hold DEKs in the clear. A driver that opens what an executor sent takes plain values, and of classes only those that hold values:
 dataclasses, enums and errors of this package and of the function's own, which the driver has imported, and dates, decimals and uuids. So
 nothing in a result is called that could do anything on the driver, nothing is imported, and nothing that the driver had before is changed:
-neither a class nor a member of an enum. A pickle that asks for more memory than it has bytes is refused before it is opened.
+neither a class nor a member of an enum. A pickle that asks for more memory than it has bytes is refused before it is opened, and so is one
+that hashes tuples within tuples: of 60 levels, each of which has the next one twice, the hash would take years.
 
 Raises FormatError for bytes that are not such a message, and for a class that is not taken.
 """
 
 from __future__ import annotations
 
+import datetime as dt
 import io
 import pickle
 import pickletools
@@ -31,9 +33,11 @@ import struct
 import sys
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, is_dataclass
+from decimal import Decimal
 from enum import Enum
 from functools import cache, partial
 from typing import Any, ClassVar, Final, TypeAlias, get_args, get_type_hints
+from uuid import UUID
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -286,17 +290,41 @@ _GUARDS: Final[Mapping[bytes, tuple[str, Callable[[Any], Any], Callable[[object]
     pickle.REDUCE: ("calls", _below_top, _is_a(type)),
 }
 """What a step of a pickle does, to which value on the stack, and whether it may."""
+_HASHED: Final[Mapping[bytes, Callable[[Any], Iterable[object]]]] = {
+    pickle.SETITEM: lambda unpickler: unpickler.stack[-2:-1],
+    pickle.SETITEMS: lambda unpickler: unpickler.stack[::2],
+    pickle.ADDITEMS: lambda unpickler: unpickler.stack,
+    pickle.FROZENSET: lambda unpickler: unpickler.stack,
+    # Members of enums are found by their values.
+    pickle.REDUCE: lambda unpickler: _values_of_members(*unpickler.stack[-2:]),
+    pickle.NEWOBJ: lambda unpickler: _values_of_members(*unpickler.stack[-2:]),
+    pickle.NEWOBJ_EX: lambda unpickler: _values_of_members(*unpickler.stack[-3:-1]),
+}
+"""The values that a step of a pickle hashes."""
+_HASHED_AT_ONCE: Final = (str, bytes, int, float, Enum, dt.date, dt.time, dt.timedelta, Decimal, UUID, type(None))
 _NEVER_WRITTEN: Final = frozenset({pickle.INST[0], pickle.OBJ[0]})
 """Steps of the first protocols that call something, too."""
 
 
+def _values_of_members(kind: object, arguments: Iterable[object]) -> Iterable[object]:
+    return arguments if isinstance(kind, type) and issubclass(kind, Enum) else ()
+
+
+def _is_hashed_at_once(value: object) -> bool:
+    parts = value if isinstance(value, tuple) else (value,)
+    return all(isinstance(each, _HASHED_AT_ONCE) for each in parts)
+
+
 def _guarded(step: bytes) -> Callable[[Any], None]:
-    does, on, may = _GUARDS[step]
+    does, on, may = _GUARDS.get(step, ("", lambda _: None, lambda _: True))
+    hashed = _HASHED.get(step, lambda _: ())
     take: Callable[[Any], None] = pickle._Unpickler.dispatch[step[0]]
 
     def checked(unpickler: Any) -> None:
         if not may(on(unpickler)):
             raise FormatError(f"an executor's result {does} {described(on(unpickler))}, which is not for it to do")
+        if not all(map(_is_hashed_at_once, hashed(unpickler))):
+            raise FormatError("an executor's result has a key, or an item of a set, that is neither a plain value nor a tuple of such")
         take(unpickler)
 
     return checked
@@ -310,7 +338,7 @@ class _ValueUnpickler(pickle._Unpickler):
 
     dispatch: ClassVar = {
         **{step: take for step, take in pickle._Unpickler.dispatch.items() if step not in _NEVER_WRITTEN},
-        **{step[0]: _guarded(step) for step in _GUARDS},
+        **{step[0]: _guarded(step) for step in (*_GUARDS, *_HASHED)},
     }
 
     def __init__(self, content: bytes, packages: frozenset[str]) -> None:

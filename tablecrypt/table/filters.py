@@ -203,7 +203,7 @@ def _held(name: str, literal: Any, column: IcebergType) -> Any:
     value = literal.value
     if isinstance(column, FloatType) and isinstance(value, float) and math.isinf(value):
         return FloatLiteral(value)
-    if isinstance(column, DecimalType) and isinstance(value, (int, float, Decimal)):
+    if isinstance(column, DecimalType) and isinstance(value, (int, float, Decimal, str)):
         return _decimal(name, value, column)
     if isinstance(column, _WHOLE) and _is_fraction(value):
         raise _rounded(name, f"a whole number ({column})", value, "a whole number")
@@ -223,9 +223,9 @@ def _is_fraction(value: Any) -> bool:
     return number.is_finite() and number != number.to_integral_value()
 
 
-def _decimal(name: str, value: float | Decimal, column: DecimalType) -> DecimalLiteral:
-    exact = Decimal(str(value))
+def _decimal(name: str, value: float | Decimal | str, column: DecimalType) -> DecimalLiteral:
     with suppress(InvalidOperation):
+        exact = Decimal(str(value))
         held = exact.quantize(Decimal(1).scaleb(-column.scale), context=Context(prec=column.precision))
         if held == exact:
             return DecimalLiteral(held)

@@ -286,6 +286,33 @@ def test_a_result_changes_nothing_of_the_driver(changes: bytes) -> None:
     assert (dict(vars(AllowedKeys)), dict(vars(Severity.ERROR))) == before
 
 
+NESTED = pickle.EMPTY_TUPLE + (pickle.DUP + pickle.TUPLE2) * 60
+
+
+@pytest.mark.parametrize(
+    "hashes",
+    [
+        pytest.param(pickle.EMPTY_DICT + NESTED + pickle.NONE + pickle.SETITEM, id="a key"),
+        pytest.param(pickle.EMPTY_DICT + pickle.MARK + pickle.NONE * 2 + NESTED + pickle.NONE + pickle.SETITEMS, id="one of several keys"),
+        pytest.param(pickle.EMPTY_SET + pickle.MARK + NESTED + pickle.ADDITEMS, id="an item"),
+        pytest.param(pickle.MARK + NESTED + pickle.FROZENSET, id="an item of a frozen set"),
+        pytest.param(SEVERITY + NESTED + pickle.TUPLE1 + pickle.REDUCE, id="the value of a member"),
+        pytest.param(SEVERITY + NESTED + pickle.TUPLE1 + pickle.NEWOBJ, id="the value of a new member"),
+        pytest.param(SEVERITY + NESTED + pickle.TUPLE1 + pickle.EMPTY_DICT + pickle.NEWOBJ_EX, id="the value of a new member by name"),
+    ],
+)
+@pytest.mark.timeout(20)
+def test_a_few_bytes_do_not_keep_the_driver_hashing_for_years(hashes: bytes) -> None:
+    with pytest.raises(FormatError, match="neither a plain value nor a tuple"):
+        decode_items(sent(hashes + pickle.STOP), OWN)
+
+
+def test_plain_keys_and_tuples_of_them_come_back() -> None:
+    value = {"a": 1, (1, "b", None): {Severity.ERROR, dt.date(2020, 1, 2), uuid.UUID(int=7)}, Decimal("1.5"): frozenset({(b"x", 2.5)})}
+
+    assert decode_items(encode_items([WorkItem(0, value)]), OWN) == [WorkItem(0, value)]
+
+
 def test_only_classes_are_called() -> None:
     """An instance may be of a class whose instances can be called."""
     path_map = named(PathMap.__module__, "PathMap") + pickle.EMPTY_TUPLE + pickle.NEWOBJ
