@@ -414,28 +414,38 @@ class PrunedKeys(OperationResult):
     Attributes:
         keks: key-ids of the KEKs that went.
         manifest_list_keys: key-ids of the manifest-list keys that went.
+        declarations: key-ids of the declarations of protected columns that went, whose column keys are gone.
         kept: how many entries are left.
     """
 
     keks: tuple[str, ...] = field(metadata=shown("KEKs"))
     manifest_list_keys: tuple[str, ...] = field(metadata=shown("manifest-list keys"))
+    declarations: tuple[str, ...] = field(metadata=shown("declarations"))
     kept: int
+
+    @property
+    def removed(self) -> int:
+        """How many entries went."""
+        return len(self.keks) + len(self.manifest_list_keys) + len(self.declarations)
 
     def summary(self) -> str:
         """Return what was done in one sentence."""
         left = f"{counted(self.kept, 'entry', 'entries')} of encryption-keys {'stays' if self.kept == 1 else 'stay'}"
-        if not self.keks and not self.manifest_list_keys:
+        if not self.removed:
             return f"Every key of {self.table} is needed: nothing {self._did('was', 'would be')} removed, and {left}."
-        removed = counted(len(self.keks) + len(self.manifest_list_keys), "key", "keys")
+        removed = counted(self.removed, "key", "keys")
         return f"{self._did('Removed', 'Would remove')} {removed} of {self.table} that no snapshot needs; {left}."
 
 
 @dataclass(frozen=True)
 class _PrunePlan:
-    keks: tuple[str, ...]
-    manifest_list_keys: tuple[str, ...]
+    unneeded: tuple[EncryptedKey, ...]
     kept: int
-    updates: tuple[TableUpdate, ...] = field(repr=False)
+
+    @property
+    def updates(self) -> tuple[TableUpdate, ...]:
+        """The updates; none when every entry is needed."""
+        return removed_keys(key.key_id for key in self.unneeded)
 
 
 @checked_arguments()
@@ -458,10 +468,16 @@ def prune_keys(table: Table, dry_run: bool = False, progress: ProgressListener =
         CommitFailedException: others committed too often in the meantime; nothing has changed.
     """
     plan = _prune_plan(reload(table)) if dry_run else commit_keys(table, _prune_plan).plan
-    gone = len(plan.keks) + len(plan.manifest_list_keys)
+    done = PrunedKeys(
+        *(name_of(table), dry_run),
+        keks=tuple(key.key_id for key in plan.unneeded if key.is_wrapped_by_kms),
+        manifest_list_keys=tuple(key.key_id for key in plan.unneeded if key.is_manifest_list_key),
+        declarations=tuple(key.key_id for key in plan.unneeded if key.is_column_declaration),
+        kept=plan.kept,
+    )
     if not dry_run:
-        progress(Progress("prune_keys", gone, gone, "keys"))
-    return PrunedKeys(name_of(table), dry_run, plan.keks, plan.manifest_list_keys, plan.kept)
+        progress(Progress("prune_keys", done.removed, done.removed, "keys"))
+    return done
 
 
 def _prune_plan(table: EncryptedTable) -> _PrunePlan:
@@ -469,11 +485,5 @@ def _prune_plan(table: EncryptedTable) -> _PrunePlan:
     ring = metadata.key_ring
     # Column keys always count as needed: files name them, and no snapshot does.
     needed = ring.needed_by(snapshot.key_id for snapshot in metadata.snapshots if snapshot.key_id is not None)
-    unneeded = [key for key in metadata.encryption_keys if key.key_id not in needed]
-
-    return _PrunePlan(
-        keks=tuple(key.key_id for key in unneeded if key.is_wrapped_by_kms),
-        manifest_list_keys=tuple(key.key_id for key in unneeded if key.is_manifest_list_key),
-        kept=len(metadata.encryption_keys) - len(unneeded),
-        updates=removed_keys(key.key_id for key in unneeded),
-    )
+    unneeded = tuple(key for key in metadata.encryption_keys if key.key_id not in needed)
+    return _PrunePlan(unneeded, kept=len(metadata.encryption_keys) - len(unneeded))

@@ -241,11 +241,12 @@ RARE: dict[str, tuple[OperationResult, list[str]]] = {
         ["Would remove 1 snapshot of db.t whose keys are nowhere.", "  snapshots removed, since their keys are nowhere  7"],
     ),
     "keys that were removed": (
-        maintenance.PrunedKeys("db.t", False, ("a",), ("b", "c", "d", "e"), 1),
+        maintenance.PrunedKeys("db.t", False, ("a",), ("b", "c", "d", "e"), ("f",), 1),
         [
-            "Removed 5 keys of db.t that no snapshot needs; 1 entry of encryption-keys stays.",
+            "Removed 6 keys of db.t that no snapshot needs; 1 entry of encryption-keys stays.",
             "  KEKs                a",
             "  manifest-list keys  4 (--json lists them)",
+            "  declarations        f",
         ],
     ),
     "an interrupted re-encryption": (
@@ -292,6 +293,7 @@ def test_json_has_every_field_under_its_name(capsys: pytest.CaptureFixture[str])
         "dry_run": False,
         "keks": ["a"],
         "manifest_list_keys": ["b", "c", "d", "e"],
+        "declarations": ["f"],
         "kept": 1,
     }
 

@@ -78,6 +78,24 @@ def test_another_master_key_takes_the_place_of_the_former_and_a_third_may_follow
     assert people.refresh().properties[FORMER] == OTHER_COLUMN_KEY
 
 
+def test_declarations_under_column_keys_that_are_gone_are_pruned_and_reported(people: EncryptedTable) -> None:
+    declare(people, "fin: ssn")
+    m.reencrypt(people)
+    shred_older(people)
+    m.reencrypt(people)
+    ring = metadata_of(people.refresh()).key_ring
+    there = {key.key_id for key in ring.column_keys}
+    orphans = {each.key_id for each in ring.column_declarations if each.encrypted_by_id not in there}
+
+    for dry_run in (True, False):
+        pruned = m.prune_keys(people, dry_run=dry_run)
+        assert (pruned.keks, pruned.manifest_list_keys, set(pruned.declarations)) == ((), (), orphans)
+        assert pruned.removed == len(orphans) == 2
+        assert pruned.summary().startswith(f"{'Would remove' if dry_run else 'Removed'} 2 keys of db.people")
+    assert m.prune_keys(people).removed == 0
+    assert ssn(people) == ["SSN-1", "SSN-2"]
+
+
 def test_a_tag_on_an_old_snapshot_keeps_the_keys_of_its_files(people: EncryptedTable) -> None:
     people.manage_snapshots().create_tag(people.metadata.current_snapshot_id or 0, "audit").commit()
     declare(people, "")
