@@ -129,7 +129,7 @@ OF_FORMATS: Final = (
     _word_of_writes("write.format.default", "The format of data files.", default="parquet", choices=("parquet", "orc", "avro")),
     _word_of_writes(
         "write.avro.compression-codec",
-        "gzip, zstd, snappy, bzip2 or uncompressed: of manifests and manifest lists.",
+        "gzip, zstd, bzip2, uncompressed, or snappy (`pip install pyiceberg[snappy]`): of manifests and manifest lists.",
         default="gzip",
         choices=("gzip", "zstd", "snappy", "bzip2", "uncompressed", "deflate", "zstandard", "null"),
     ),

@@ -52,6 +52,7 @@ LEFT_OUT: Final = {
     ("docs/orc-spark.md", "HadoopKmsKeys("): "needs that server: tests/hadoop_kms uses it with this client",
     ("docs/orc-spark.md", "tcs.write_orc("): "needs Spark and a key server: tests/spark/orc",
     ("docs/cli.md", "--shared-with 3f0c5a86"): "needs the uuid of a share: tests/maintenance/test_unshare.py takes one",
+    ("docs/how-to/share.md", "--shared-with 3f0c5a86"): "the same",
     ("docs/cli.md", "--key-file partner.key"): "names metadata that a share has made: tests/cli/test_sealed_shares.py accepts one",
     ("docs/how-to/share.md", "--key-file partner.key"): "the same",
     ("docs/cli.md", "accept-update db.shared"): "names metadata that a share has made: tests/maintenance/test_share_moves.py moves to one",
@@ -97,6 +98,7 @@ CODES: Final = {
     ("docs/how-to/restore.md", "prod cat db.orders"): 2,
     ("docs/cli.md", "shred db.orders --snapshot 4358109269873137077 --snapshot 71"): 1,  # live snapshots share all files of the two
     ("docs/cli.md", "--all-but-heads --replace-heads --yes"): 1,  # the same of all
+    ("docs/how-to/share.md", "--all-but-heads --replace-heads --yes"): 1,  # the same, since the re-encryption before it is left out
 }
 """Commands that end otherwise than with 0."""
 
@@ -105,6 +107,7 @@ BEFORE: Final = {
     ("README.md", "keygen --key-file orders.keys"): "rm orders.keys",
     ("docs/index.md", "keygen --key-file orders.keys"): "rm orders.keys",
     ("docs/start/sql-catalog.md", "keygen --key-file orders.keys"): "rm orders.keys",
+    ("docs/how-to/after-a-leak.md", "without-older.keys verify"): "cp ~/prod.keys without-older.keys",
     ("docs/cli.md", "--since may.json"): "tablecrypt --catalog prod audit --json > may.json",
     ("docs/cli.md", "--new-version"): "tablecrypt keygen --key-file ~/orders.keys --key-id orders",
     ("docs/cli.md", "share db.orders s3://partner/orders"): _SHARE,

@@ -415,6 +415,9 @@ def test_into_a_new_table_beside_the_plain_one(catalog_of_both: Catalog, format_
     before, files = contents(plain), stored(plain)
     result = migrate(plain, MASTER_KEY, into="db.sealed")
     assert stored(plain) == files and contents(catalog.load_table("db.rows")) == before
+    [left] = result.left
+    assert (left.location, left.what[:14]) == (plain.location(), "all of db.rows")
+    assert left.size == result.size > 0
     table = catalog.load_table("db.sealed")
     assert isinstance(table, EncryptedTable)
     assert contents(table) == before
@@ -431,6 +434,7 @@ def test_a_finished_migration_into_a_new_table_is_known_again_until_the_plain_on
     location = catalog_of_both.load_table("db.sealed").metadata_location
     again = migrate(plain, MASTER_KEY, into="db.sealed")
     assert (again.files, catalog_of_both.load_table("db.sealed").metadata_location) == (0, location)
+    assert [left.location for left in again.left] == [plain.location()]
     with pytest.raises(TableAlreadyExistsError):
         migrate(plain, "alias/people", into="db.sealed")
     plain.append(team_rows(300).rename_columns(["id", "team", "remark"]))

@@ -64,8 +64,7 @@ class Migrated(OperationResult):
         deleted: how many plaintext files were deleted; for a dry run, how many would be.
         refused: files that the plain table names and that stay, because they lie outside its folders, such as those that `add_files` took
             in, or are not named as its files are; with the reason. `delete_below` names further folders.
-        left: plaintext that may still exist, as far as this client can tell. For a migration into a new table, all of the plain one
-            is there besides.
+        left: plaintext that may still exist, as far as this client can tell. For a migration into a new table that is the plain one.
     """
 
     files: int
@@ -290,7 +289,7 @@ class _Beside(_Run):
         snapshot_id = migration.register_as(self.identifier, encrypted)
         migration_journal(migration.table).remove()
 
-        return replace(self._planned(table, migration), resumed=resumed, snapshot_id=snapshot_id)
+        return replace(self._planned(table, migration), resumed=resumed, snapshot_id=snapshot_id, left=_whole(current))
 
     def _finish(self, plain: Table, made: Table) -> Migrated:
         """Finish a run that was killed after it had registered the new table."""
@@ -302,7 +301,15 @@ class _Beside(_Run):
 
         if not self.dry_run:
             migration_journal(made).remove()
-        return self._nothing(plain)
+        return replace(self._nothing(plain), left=_whole(plain))
+
+
+def _whole(plain: Table) -> tuple[PlaintextLeft, ...]:
+    """What a migration into a new table leaves: everything of the plain one. Its length is that of the current snapshot's files."""
+    snapshot = plain.current_snapshot()
+    size = str(snapshot.summary["total-files-size"] or "") if snapshot is not None and snapshot.summary is not None else ""
+    what = f"all of {name_of(plain)}, which stays as it was: drop it with its files (purge_table) once nobody needs it"
+    return (PlaintextLeft(plain.location(), int(size) if size.isdecimal() else 0, what),)
 
 
 def _load(table: Table) -> Table:
