@@ -11,7 +11,6 @@ Raises MissingExtraError on import where Daft is not installed.
 
 from __future__ import annotations
 
-import pickle
 import secrets
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -23,7 +22,7 @@ from pyiceberg.table import DataScan, IncrementalAppendScan, Table
 from pyiceberg.table.refs import MAIN_BRANCH
 
 from tablecrypt.engines.arrow_rows import stored_reader
-from tablecrypt.engines.job_keys import JobTicket, Role
+from tablecrypt.engines.job_keys import JobTicket
 from tablecrypt.engines.jobs import WorkerJob
 from tablecrypt.engines.reads import ReadPlan, planned_read, rows_of, scan_of
 from tablecrypt.engines.tasks import WritingTask, decrypted_results
@@ -161,7 +160,7 @@ class EncryptedSink(DataSink[bytes]):  # type: ignore[misc]
         job, access = begin_write(table, options.branch, _ENGINE)
         self._job: WorkerJob | None = job
         self._ticket: JobTicket = job.ticket
-        self._shared = job.key.encrypt(Role.SHARED, 0, pickle.dumps(access))
+        self._shared = job.key.share(access)
 
     def __getstate__(self) -> dict[str, Any]:
         # The job key and the table stay in the program that commits.

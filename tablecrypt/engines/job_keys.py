@@ -24,12 +24,13 @@ Raises AuthenticationError for bytes that do not decrypt, KmsError where an exec
 
 from __future__ import annotations
 
+import pickle
 import secrets
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Final
+from typing import Any, Final
 
 from tablecrypt.crypto.aes_gcm import NONCE_LENGTH, AesGcm
 from tablecrypt.crypto.secret import Secret
@@ -88,6 +89,15 @@ class JobKey:
                 f"job {self._job_id.hex()}: the {role.name} message of task {number} does not authenticate: "
                 "it was changed, or belongs to another task, direction or job"
             ) from error
+
+    def share(self, content: Any) -> bytes:
+        """Return the SHARED message: what every task of the job gets, pickled."""
+        return self.encrypt(Role.SHARED, 0, pickle.dumps(content))
+
+    def shared(self, message: bytes) -> Any:
+        """Return what every task gets. AuthenticationError for another message."""
+        # Unpickling runs code, so the bytes have to authenticate as the driver's first.
+        return pickle.loads(self.decrypt(Role.SHARED, 0, message))
 
     def _aad(self, role: Role, number: int) -> bytes:
         if not 0 <= number <= _MAX_TASK_NUMBER:

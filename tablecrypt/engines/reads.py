@@ -6,7 +6,6 @@ worker    opens its messages, and yields the rows in batches
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias, cast
@@ -142,7 +141,7 @@ def planned_read(scan: EncryptedScan, engine: str) -> ReadPlan:
         FileToRead(number, job.key.encrypt(Role.TASK, number, codec.encode_tasks([part])), part.size, _rows(scan, part))
         for number, part in enumerate(parts)
     )
-    shared = job.key.encrypt(Role.SHARED, 0, pickle.dumps(content))
+    shared = job.key.share(content)
 
     return ReadPlan(job.ticket, shared, tuple(files), schema_to_pyarrow(projected, include_field_ids=False))
 
@@ -157,8 +156,7 @@ def _rows(scan: EncryptedScan, task: EncryptedFileScanTask) -> int | None:
 def rows_of(plan: ReadPlan) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a task's files. Runs in a worker."""
     job_key = plan.ticket.redeem()
-    # Unpickling runs code, so the bytes have to authenticate as the driver's first.
-    content: ReadContent = pickle.loads(job_key.decrypt(Role.SHARED, 0, plan.shared))
+    content: ReadContent = job_key.shared(plan.shared)
     metadata = content.access.metadata()
     codec = FileEntryCodec(metadata)
     messages = ((file.number, file.message) for file in plan.files)

@@ -19,7 +19,6 @@ Raises KmsError where this process may not unwrap the job key, AuthenticationErr
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -93,8 +92,7 @@ class WritingTask:
             KmsError: this process may not unwrap the job key.
         """
         job_key = ticket.redeem()
-        # Unpickling runs code: only bytes that the driver encrypted for this job get here.
-        shared = pickle.loads(job_key.decrypt(Role.SHARED, 0, encrypted_shared))
+        shared = job_key.shared(encrypted_shared)
         access: TableAccess = shared if isinstance(shared, TableAccess) else shared.access
         return cls(job_key, shared, access.io(), access.metadata(), FreshKeys(access.data_key_length), number, attempt)
 

@@ -12,7 +12,6 @@ A Dataset that is sorted by the keys lets each task read a part of the table alo
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Self, cast
@@ -220,7 +219,7 @@ def _rewritten(table: EncryptedTable, position_deleted: list[tuple[EncryptedFile
     count = min(len(position_deleted), max(1, int(ray.cluster_resources().get("CPU", 1))))
     partitions = balanced([task for task, _ in position_deleted], lambda task: task.size, count)
     messages = encrypt_rewrites(job.key, codec, partitions, {task.file.file_path: bitmap for task, bitmap in position_deleted})
-    shared = job.key.encrypt(Role.SHARED, 0, pickle.dumps(job.access()))
+    shared = job.key.share(job.access())
     rewrite = ray.remote(rewrite_in_worker)
     asked = [(number, rewrite.remote(job.ticket, shared, number, message)) for number, message in enumerate(messages)]
     done: list[tuple[int, bytes]] = []

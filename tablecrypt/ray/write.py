@@ -11,7 +11,6 @@ files; what remains, of a killed worker or after the driver died, is ciphertext 
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
@@ -26,7 +25,7 @@ from ray.data.block import Block, BlockAccessor
 
 from tablecrypt.engines.arrow_rows import stored_reader, stored_schema
 from tablecrypt.engines.changes import committing
-from tablecrypt.engines.job_keys import JobTicket, Role
+from tablecrypt.engines.job_keys import JobTicket
 from tablecrypt.engines.jobs import WorkerJob
 from tablecrypt.engines.tasks import WritingTask, decrypted_results, removing_on_error
 from tablecrypt.engines.writes import begin_write, commit_files, commit_to, current_table
@@ -142,11 +141,11 @@ class Writing:
         options = commit_to(table, branch, snapshot_properties)
         job, access = begin_write(table, branch, ENGINE)
         if mode != "upsert":
-            shared = job.key.encrypt(Role.SHARED, 0, pickle.dumps(access))
+            shared = job.key.share(access)
             return cls(table, mode, options, job, WritePlan(job.ticket, shared, None))
 
         content, task = planned_upsert(table, branch, keys, job, access)
-        shared = job.key.encrypt(Role.SHARED, 0, pickle.dumps(content))
+        shared = job.key.share(content)
 
         return cls(table, mode, options, job, WritePlan(job.ticket, shared, task), content)
 

@@ -13,7 +13,6 @@ driver     RESULT messages: the new files
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -64,7 +63,7 @@ def rewrite_without(
     partitions = Sizing.of(spark).partitions([task for task, _ in position_deleted])
     ticket, job_key = located.issue_job(spark)
     codec = FileEntryCodec(located.table.metadata)
-    encrypted_access = job_key.encrypt(Role.SHARED, 0, pickle.dumps(table_access(located.table)))
+    encrypted_access = job_key.share(table_access(located.table))
     encrypted_tasks = encrypt_rewrites(job_key, codec, partitions, by_path)
 
     def rewrite_encrypted_files(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -144,7 +143,7 @@ def _located(
 ) -> dict[FileNumber, BitMap64]:
     ticket, job_key = located.issue_job(spark)
     codec = FileEntryCodec(located.table.metadata)
-    encrypted_content = job_key.encrypt(Role.SHARED, 0, pickle.dumps(LocateContent(table_access(located.table), row_filter)))
+    encrypted_content = job_key.share(LocateContent(table_access(located.table), row_filter))
     encrypted_tasks = encrypt_tasks(job_key, codec, partitions)
 
     def locate_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -19,7 +19,6 @@ Raises ConfigurationError for keys that cannot be compared safely.
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -138,7 +137,7 @@ def merged_change(df: DataFrame, located: LocatedTable, keys: tuple[str, ...], b
     rows = _joined(df, _keys_of_table(df, located, keys, partitions), keys)
 
     ticket, job_key = located.issue_job(spark)
-    encrypted_access = job_key.encrypt(Role.SHARED, 0, pickle.dumps(table_access(located.table)))
+    encrypted_access = job_key.share(table_access(located.table))
 
     def write_merged_files(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return write_merged_partition(ticket, encrypted_access, batches)
@@ -223,7 +222,7 @@ def read_keys(
     """Yield the keys and positions of the rows of these tasks. Runs on an executor."""
     skip_per_task_setup()
     job_key = ticket.redeem()
-    content: KeysContent = pickle.loads(job_key.decrypt(Role.SHARED, 0, encrypted_content))
+    content: KeysContent = job_key.shared(encrypted_content)
     metadata = content.access.metadata()
     reader = TaskReader(metadata, content.access.io(), content.projected, ALWAYS_TRUE)
     schema = _keys_schema(content.projected)
@@ -273,7 +272,7 @@ def _keys_of_table(df: DataFrame, located: LocatedTable, keys: tuple[str, ...], 
 
     ticket, job_key = located.issue_job(spark)
     codec = FileEntryCodec(located.table.metadata)
-    encrypted_content = job_key.encrypt(Role.SHARED, 0, pickle.dumps(KeysContent(table_access(located.table), projected)))
+    encrypted_content = job_key.share(KeysContent(table_access(located.table), projected))
     encrypted_tasks = encrypt_tasks(job_key, codec, partitions)
 
     def read_keys_of_files(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -22,7 +22,6 @@ Only classic sessions can be given that expression, and it holds up to 18 digits
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args
@@ -153,7 +152,7 @@ class ReadJob:
     def of(cls, spark: SparkSession, read: PlannedRead) -> ReadJob:
         """Make the job of a planned read."""
         ticket, job_key = read.located.issue_job(spark)
-        shared = job_key.encrypt(Role.SHARED, 0, pickle.dumps(SharedReadContent.of(read)))
+        shared = job_key.share(SharedReadContent.of(read))
         codec = FileEntryCodec(read.located.table.metadata)
         return cls(ticket, shared, encrypt_tasks(job_key, codec, Sizing.of(spark).split_partitions(read.tasks)))
 
@@ -187,8 +186,7 @@ def read_partitions(
     """
     skip_per_task_setup()
     job_key = ticket.redeem()
-    # Unpickling runs code, so the bytes have to authenticate as the driver's first.
-    shared: SharedReadContent = pickle.loads(job_key.decrypt(Role.SHARED, 0, encrypted_shared))
+    shared: SharedReadContent = job_key.shared(encrypted_shared)
     metadata = shared.access.metadata()
     codec = FileEntryCodec(metadata)
     options = ReadOptions(read_ahead=READ_AHEAD, masked=shared.masked)

@@ -174,7 +174,7 @@ def run_parts(
 
     skip_per_task_setup()
     job_key = ticket.redeem()
-    shared: SharedWorkContent = pickle.loads(job_key.decrypt(Role.SHARED, 0, encrypted_shared))
+    shared: SharedWorkContent = job_key.shared(encrypted_shared)
     io = shared.io()
 
     for number in asked:

@@ -13,7 +13,6 @@ Raises ConfigurationError for a table with a column of a type that Spark does no
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
@@ -60,7 +59,7 @@ def rewritten_in_order(spark: SparkSession, compaction: Compaction, progress: Pr
     z_order = tuple(name for key in compaction.sort_by if isinstance(key, ZOrder) for name in key.names)
     schema = _row_schema(planned.table.schema(), z_order)
     ticket, job_key = planned.issue_job(spark)
-    encrypted_access = job_key.encrypt(Role.SHARED, 0, pickle.dumps(_access(compaction)))
+    encrypted_access = job_key.share(_access(compaction))
     tasks = [task for group in compaction.groups for task in group.tasks]
     codec = FileEntryCodec(planned.table.metadata)
     encrypted_tasks = encrypt_tasks(job_key, codec, Sizing.of(spark).partitions(tasks))
@@ -90,7 +89,7 @@ def read_rows(
     """Yield the live rows of a task's files, with their identity, partition and Z-values. Runs on an executor."""
     skip_per_task_setup()
     job_key = ticket.redeem()
-    access: TableAccess = pickle.loads(job_key.decrypt(Role.SHARED, 0, encrypted_access))
+    access: TableAccess = job_key.shared(encrypted_access)
     metadata = access.metadata()
     table, spec = metadata.schema(), metadata.spec()
     reader = TaskReader(metadata, access.io(), with_lineage(table), ALWAYS_TRUE, ReadOptions(read_ahead=READ_AHEAD))

@@ -11,7 +11,6 @@ rows writes nothing.
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -26,7 +25,7 @@ from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.snapshots import IsolationLevel, Snapshot
 
 from tablecrypt.engines.changes import check_unchanged, committing
-from tablecrypt.engines.job_keys import JobTicket, Role
+from tablecrypt.engines.job_keys import JobTicket
 from tablecrypt.engines.overwrite import stage_overwrite
 from tablecrypt.engines.protected_columns import ensure_column_keys
 from tablecrypt.engines.tasks import decrypted_results, removing_on_error
@@ -325,7 +324,7 @@ def _written_by_python(df: DataFrame, located: LocatedTable, options: WriteOptio
     metadata = located.table.metadata
     rows = laid_out(df, metadata.schema(), metadata.spec(), options.distribute_by, options.sort_by)
     ticket, job_key = located.issue_job(df.sparkSession)
-    encrypted_access = job_key.encrypt(Role.SHARED, 0, pickle.dumps(table_access(located.table)))
+    encrypted_access = job_key.share(table_access(located.table))
 
     def write_encrypted_files(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return write_partition(ticket, encrypted_access, batches)
