@@ -30,7 +30,7 @@ def with_leaves(kind: pa.DataType, leaf: Callable[[pa.DataType], pa.DataType]) -
     if not pa.types.is_nested(kind):
         return leaf(kind)
 
-    before = _fields_in(kind)
+    before = fields_in(kind)
     after = [field.with_type(with_leaves(field.type, leaf)) for field in before]
     # Not an equal one: Arrow names the values of a map in a struct after the map, and casts rows where that name is another.
     if [field.type for field in before] == [field.type for field in after]:
@@ -50,8 +50,14 @@ def with_leaves(kind: pa.DataType, leaf: Callable[[pa.DataType], pa.DataType]) -
     return leaf(kind)
 
 
-def _fields_in(kind: pa.DataType) -> list[pa.Field]:
+def fields_in(kind: pa.DataType) -> list[pa.Field]:
+    """Return what a struct, list or map is made of; nothing for any other type."""
     return [kind.key_field, kind.item_field] if pa.types.is_map(kind) else [kind.field(at) for at in range(kind.num_fields)]
+
+
+def holds(kind: pa.DataType, is_wanted: Callable[[pa.DataType], bool]) -> bool:
+    """Whether a type is a wanted one, or has one inside."""
+    return is_wanted(kind) or any(holds(field.type, is_wanted) for field in fields_in(kind))
 
 
 def cast_values(array: pa.Array, kind: pa.DataType) -> pa.Array:
@@ -121,7 +127,7 @@ def without_nulls_of_null_structs(rows: pa.RecordBatch) -> pa.RecordBatch:
 def _has_required_values(kind: pa.DataType) -> bool:
     if not (pa.types.is_struct(kind) or pa.types.is_map(kind) or is_list(kind)):
         return False
-    fields = _fields_in(kind)
+    fields = fields_in(kind)
     is_required = pa.types.is_struct(kind) and any(not field.nullable for field in fields)
     return is_required or any(_has_required_values(field.type) for field in fields)
 

@@ -68,7 +68,7 @@ from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata
 from tablecrypt.table.shares import NamedRecord, named_records, read_record
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import TableFileIO, name_of
-from tablecrypt.table.updates import added_keys, check_snapshots_have_keys, removed_keys, replaced_key
+from tablecrypt.table.updates import added_keys, check_snapshots_have_keys, removed_keys, replaced_keys
 
 logger = logging.getLogger(__name__)
 
@@ -145,9 +145,9 @@ def plan_rotation(
     # `shred` plans several rounds with one new KEK, which the table has from the first of them on.
     retired = tuple(kek.key_id for kek in ring.keks if kek != new)
     rewrapped = tuple(manager.reencrypt_manifest_list_key_metadata(ring.chain(key_id), new) for key_id in counted.track(needed))
-    replaced = (update for entry in rewrapped for update in replaced_key(entry))
+    updates = (*added_keys([new]), *replaced_keys(rewrapped), *removed_keys((*pruned, *retired)))
 
-    return Rotation(retired, pruned, rewrapped, new, (*added_keys([new]), *replaced, *removed_keys((*pruned, *retired))))
+    return Rotation(retired, pruned, rewrapped, new, updates)
 
 
 @checked_arguments()
@@ -292,11 +292,10 @@ class _Rewrapper:
         """Return the exchange of every KEK of the table, and of the records of its shares."""
         chains, unneeded = _chains(table.metadata)
         keks = [self._rewrapped(table, chain, self._is_of_table) for chain in self._counted.track(list(chains.values()))]
-        replaced = tuple(update for kek in keks for update in replaced_key(kek))
         shares = [each.with_kek(self._of_share(table, each)) for each in named_records(table.metadata)]
         renamed = (SetPropertiesUpdate(updates={each.name: each.value for each in shares}),) if shares else ()
         key_ids = dict.fromkeys((*(kek.key_id for kek in keks), *(each.key.chain.kek.key_id for each in shares)))
-        return _RewrapPlan(tuple(key_ids), unneeded, (*replaced, *renamed))
+        return _RewrapPlan(tuple(key_ids), unneeded, (*replaced_keys(keks), *renamed))
 
     def _of_share(self, table: EncryptedTable, named: NamedRecord) -> EncryptedKey:
         def is_of_share(table: EncryptedTable, chain: KeyChain, from_key_id: str) -> bool:

@@ -52,7 +52,7 @@ from tablecrypt.printable import counted, shown
 from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import name_of
-from tablecrypt.table.updates import added_keys, lost_column_keys, removed_snapshots, replaced_key
+from tablecrypt.table.updates import added_keys, lost_column_keys, removed_snapshots, replaced_keys
 
 _DOES_NOT_OPEN = (AuthenticationError, FormatError, KeyIdChangedError, KeyNotFoundError)
 _NOWHERE: Final = "is in no metadata file that was found: give one that holds it, or shred_column ends the column's earlier values"
@@ -184,7 +184,7 @@ def _plan(table: EncryptedTable, given: list[str], expire_lost: bool, counted: C
     _refuse_to_lose(table, lost, expire_lost)
     known = {entry.key_id: entry for entry in current.encryption_keys}
     entries = [entry for entry in found.entries.values() if known.get(entry.key_id) != entry]
-    put_back = [replaced_key(entry) if entry.key_id in known else added_keys([entry]) for entry in entries]
+    put_back = [replaced_keys([entry]) if entry.key_id in known else added_keys([entry]) for entry in entries]
     expired = removed_snapshots(current, [snapshot.snapshot_id for snapshot in lost])
     updates = (*chain.from_iterable(put_back), *expired)
 

@@ -1,4 +1,4 @@
-"""Which rights an operation needs, and who has them: what docs/how-to/permissions.md shows, and each command's help says in a sentence.
+"""Which rights an operation needs: what docs/how-to/permissions.md shows, and each command's help says in a sentence.
 
     unwrap, wrap               with a master key: the table's, or those of its protected columns
     read, write, list, delete  files: in the table's folder `metadata`, or data files and all else that is in the table's folder
@@ -38,18 +38,6 @@ class Rights:
     more: str = ""
 
     @property
-    def every(self) -> frozenset[str]:
-        """All of them."""
-        return rights_in(self.needs) | rights_in(self.due) | rights_in(self.more)
-
-    def allowed_to(self, role: Iterable[str]) -> str:
-        """Whether somebody with these rights may run the operation: yes, in part or no."""
-        has = frozenset(role)
-        if not has >= rights_in(self.needs) | rights_in(self.due):
-            return "no"
-        return "yes" if has >= self.every else "in part"
-
-    @property
     def sentences(self) -> str:
         """What the help of a command says of them."""
         said = (("Permission", self.needs), ("Once a KEK is due, also", self.due), ("For all that it can do, also", self.more))
@@ -77,16 +65,3 @@ def _listed(rights: Iterable[str]) -> str:
 
 def _joined(words: list[str]) -> str:
     return " and ".join((", ".join(words[:-1]), words[-1])) if len(words) > 1 else words[0]
-
-
-_READS: Final = frozenset({"unwrap table", "read metadata", "list metadata", "read data", "list data"})
-_WRITES: Final = _READS | {"wrap table", "unwrap column", "wrap column", "write metadata", "write data"}
-ROLES: Final[Mapping[str, frozenset[str]]] = {
-    "reader": _READS | {"unwrap column"},
-    "masked-analyst": _READS,
-    "auditor": _READS,
-    "writer": _WRITES,
-    "key administrator": _WRITES - {"read data", "write data", "list data"},
-    "operator": _WRITES | {"delete metadata", "delete data"},
-}
-"""Who has which rights. A key administrator's policy on storage is for the folder `metadata` alone."""

@@ -58,7 +58,7 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from tablecrypt._arrow_types import cast_values, with_leaves
+from tablecrypt._arrow_types import cast_values, holds, with_leaves
 from tablecrypt.engines.arrow_rows import check_nulls
 from tablecrypt.errors import ConfigurationError
 
@@ -242,7 +242,7 @@ def batch_for_table(batch: pa.RecordBatch, schema: pa.Schema, table: Schema) -> 
 def _for_spark(array: pa.Array, wanted: pa.DataType) -> pa.Array:
     if _is_uuid(array.type):
         return _uuid_text(array)
-    if _contains_uuid(array.type):
+    if holds(array.type, _is_uuid):
         # Arrow has no cast of a uuid inside a struct, list or map.
         return pa.array(_converted(array.to_pylist(), str), wanted)
     return array if array.type == wanted else array.cast(wanted)
@@ -251,17 +251,13 @@ def _for_spark(array: pa.Array, wanted: pa.DataType) -> pa.Array:
 def _for_table(array: pa.Array, wanted: pa.DataType) -> pa.Array:
     if _is_uuid(wanted) and not pa.types.is_null(array.type):
         return _parsed_uuids(array)
-    if _contains_uuid(wanted) and not pa.types.is_null(array.type):
+    if holds(wanted, _is_uuid) and not pa.types.is_null(array.type):
         return _with_nested_uuids(array, wanted)
     return array if array.type == wanted else cast_values(array, wanted)
 
 
 def _is_uuid(arrow: pa.DataType) -> bool:
     return bool(arrow == pa.uuid())
-
-
-def _contains_uuid(arrow: pa.DataType) -> bool:
-    return _is_uuid(arrow) or any(_contains_uuid(arrow.field(index).type) for index in range(arrow.num_fields))
 
 
 def _uuid_text(array: pa.Array) -> pa.Array:

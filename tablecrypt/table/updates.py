@@ -167,9 +167,9 @@ class EncryptTableUpdate(UpgradeToVersion3Update):
     """Makes a plain table of any version one that can hold keys. The same commit sets encryption.key-id and removes all its snapshots."""
 
 
-def replaced_key(entry: EncryptedKey) -> tuple[TableUpdate, ...]:
-    """Return the updates that give an entry of encryption-keys another value under the same id."""
-    return (*removed_keys([entry.key_id]), *added_keys([entry]))
+def replaced_keys(entries: Iterable[EncryptedKey]) -> tuple[TableUpdate, ...]:
+    """Return the updates that give entries of encryption-keys other values under the same ids."""
+    return tuple(update for entry in entries for update in (*removed_keys([entry.key_id]), *added_keys([entry])))
 
 
 def added_keys(entries: Iterable[EncryptedKey]) -> tuple[TableUpdate, ...]:

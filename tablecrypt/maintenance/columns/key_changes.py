@@ -44,7 +44,7 @@ from tablecrypt.table.protection.policy import policy_of
 from tablecrypt.table.shares import SharedFiles, metadata_deleting_io
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import name_of
-from tablecrypt.table.updates import added_keys, lost_column_keys, named_column_keys, refuse_beside_lost, removed_keys, replaced_key
+from tablecrypt.table.updates import added_keys, lost_column_keys, named_column_keys, refuse_beside_lost, removed_keys, replaced_keys
 
 _ROUNDS: Final = 5
 
@@ -150,33 +150,13 @@ class _Change:
     @property
     def updates(self) -> tuple[TableUpdate, ...]:
         """The updates; none when nothing changes."""
-        again = (update for entry in self.wrapped for update in replaced_key(entry))
         marks = (SetPropertiesUpdate(updates=dict(self.marked)),) if self.marked else ()
-        return (*added_keys(self.new_keks), *again, *removed_keys((*self.removed, *self.retired, *self.declarations)), *marks)
-
-
-@dataclass(frozen=True)
-class _Replaced:
-    """A commit that gives entries another value."""
-
-    entries: tuple[EncryptedKey, ...]
-
-    @property
-    def updates(self) -> tuple[TableUpdate, ...]:
-        """The updates; none when there are no entries."""
-        return tuple(update for entry in self.entries for update in replaced_key(entry))
-
-
-@dataclass(frozen=True)
-class _Added:
-    """A commit that adds entries."""
-
-    entries: tuple[EncryptedKey, ...]
-
-    @property
-    def updates(self) -> tuple[TableUpdate, ...]:
-        """The updates; none when there are no entries."""
-        return added_keys(self.entries)
+        return (
+            *added_keys(self.new_keks),
+            *replaced_keys(self.wrapped),
+            *removed_keys((*self.removed, *self.retired, *self.declarations)),
+            *marks,
+        )
 
 
 def add_column_keys(table: Table, *, write_only: bool) -> None:
@@ -194,7 +174,7 @@ def add_column_keys(table: Table, *, write_only: bool) -> None:
     commit_keys(table, lambda base: _missing_keys(base, write_only))
 
 
-def _missing_keys(table: EncryptedTable, write_only: bool) -> _Added:
+def _missing_keys(table: EncryptedTable, write_only: bool) -> _Change:
     metadata = table.metadata
     columns = policy_of(metadata).columns.values()
     # No key goes into the table for a protection that was set without the right to the column's.
@@ -202,7 +182,7 @@ def _missing_keys(table: EncryptedTable, write_only: bool) -> _Added:
     entries = table.io.manager.columns.entries_for(metadata.key_ring, columns, write_only=write_only)
     # A new key beside a lost one would make the column look whole, while its earlier values cannot be read.
     refuse_beside_lost(metadata, named_column_keys(metadata, metadata.current_snapshot(), table.io), entries)
-    return _Added(entries)
+    return _Change(new_keks=entries)
 
 
 @checked_arguments()
@@ -283,7 +263,7 @@ def rewrap_column_keks(table: Table, dry_run: bool = False, progress: ProgressLi
     if dry_run:
         done = reload(table).metadata.key_ring.column_keks
     else:
-        done = commit_keys(table, _rewrapping).plan.entries
+        done = commit_keys(table, _rewrapping).plan.wrapped
         progress(Progress("rewrap_column_keks", len(done), len(done), "keys"))
 
     by_master: dict[str, tuple[str, ...]] = {}
@@ -292,9 +272,9 @@ def rewrap_column_keks(table: Table, dry_run: bool = False, progress: ProgressLi
     return RewrappedColumnKeks(name_of(table), dry_run, by_master)
 
 
-def _rewrapping(table: EncryptedTable) -> _Replaced:
+def _rewrapping(table: EncryptedTable) -> _Change:
     ring, columns = table.metadata.key_ring, table.io.manager.columns
-    return _Replaced(tuple(columns.rewrapped(ring, kek) for kek in ring.column_keks))
+    return _Change(wrapped=tuple(columns.rewrapped(ring, kek) for kek in ring.column_keks))
 
 
 @checked_arguments()

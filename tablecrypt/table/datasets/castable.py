@@ -11,7 +11,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from tablecrypt._arrow_types import cast_rows
+from tablecrypt._arrow_types import cast_rows, holds
 
 _CASTS_EVERY_MAP: Final = int(pa.__version__.partition(".")[0]) >= 26
 
@@ -23,13 +23,9 @@ def cast_batch(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 
 def _castable(batch: pa.RecordBatch) -> pa.RecordBatch:
     """Return the same rows, as a batch that can be cast to another schema."""
-    if _CASTS_EVERY_MAP or not any(map(_holds_map, batch.schema.types)):
+    if _CASTS_EVERY_MAP or not any(holds(kind, pa.types.is_map) for kind in batch.schema.types):
         return batch
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, batch.schema) as writer:
         writer.write_batch(batch)
     return pa.ipc.open_stream(sink.getvalue()).read_next_batch()
-
-
-def _holds_map(arrow: pa.DataType) -> bool:
-    return pa.types.is_map(arrow) or any(_holds_map(arrow.field(index).type) for index in range(arrow.num_fields))
