@@ -18,7 +18,7 @@ The bytes hold DEKs in the clear. A driver that opens what an executor sent take
 dataclasses, enums and errors of this package and of the function's own, which the driver has imported, and dates, decimals and uuids. So
 nothing in a result is called that could do anything on the driver, nothing is imported, and nothing that the driver had before is changed:
 neither a class nor a member of an enum. A pickle that asks for more memory than it has bytes is refused before it is opened, and so is one
-that hashes tuples within tuples: of 60 levels, each of which has the next one twice, the hash would take years.
+that hashes far more than it has bytes: of 60 tuples, each of which has the next one twice, the hash would take years.
 
 Raises FormatError for bytes that are not such a message, and for a class that is not taken.
 """
@@ -301,6 +301,7 @@ _HASHED: Final[Mapping[bytes, Callable[[Any], Iterable[object]]]] = {
     pickle.NEWOBJ_EX: lambda unpickler: _values_of_members(*unpickler.stack[-3:-1]),
 }
 """The values that a step of a pickle hashes."""
+_HASHES_A_BYTE: Final = 16
 _HASHED_AT_ONCE: Final = (str, bytes, int, float, Enum, dt.date, dt.time, dt.timedelta, Decimal, UUID, type(None))
 _NEVER_WRITTEN: Final = frozenset({pickle.INST[0], pickle.OBJ[0]})
 """Steps of the first protocols that call something, too."""
@@ -308,11 +309,6 @@ _NEVER_WRITTEN: Final = frozenset({pickle.INST[0], pickle.OBJ[0]})
 
 def _values_of_members(kind: object, arguments: Iterable[object]) -> Iterable[object]:
     return arguments if isinstance(kind, type) and issubclass(kind, Enum) else ()
-
-
-def _is_hashed_at_once(value: object) -> bool:
-    parts = value if isinstance(value, tuple) else (value,)
-    return all(isinstance(each, _HASHED_AT_ONCE) for each in parts)
 
 
 def _guarded(step: bytes) -> Callable[[Any], None]:
@@ -323,8 +319,7 @@ def _guarded(step: bytes) -> Callable[[Any], None]:
     def checked(unpickler: Any) -> None:
         if not may(on(unpickler)):
             raise FormatError(f"an executor's result {does} {described(on(unpickler))}, which is not for it to do")
-        if not all(map(_is_hashed_at_once, hashed(unpickler))):
-            raise FormatError("an executor's result has a key, or an item of a set, that is neither a plain value nor a tuple of such")
+        unpickler.check_hashed(hashed(unpickler))
         take(unpickler)
 
     return checked
@@ -344,6 +339,20 @@ class _ValueUnpickler(pickle._Unpickler):
     def __init__(self, content: bytes, packages: frozenset[str]) -> None:
         super().__init__(io.BytesIO(content))
         self._packages = packages
+        self._hashes_left = _HASHES_A_BYTE * len(content)
+
+    def check_hashed(self, values: Iterable[object]) -> None:
+        """Refuse values that a step would hash for too long: the same tuple may be in one many times, and is hashed each time."""
+        waiting = list(values)
+        while waiting:
+            each = waiting.pop()
+            self._hashes_left -= 1
+            if self._hashes_left < 0 or not isinstance(each, (tuple, *_HASHED_AT_ONCE)):
+                raise FormatError(
+                    "an executor's result has keys, or items of a set, that are no plain values or more than it has bytes for"
+                )
+            if isinstance(each, tuple):
+                waiting.extend(each)
 
     def find_class(self, module: str, name: str) -> Any:
         """Return a class that holds values."""
