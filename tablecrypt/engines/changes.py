@@ -15,12 +15,11 @@ from pyiceberg.table.refs import SnapshotRefType
 from pyroaring import BitMap64
 
 from tablecrypt.engines.job_messages import FileNumber
-from tablecrypt.engines.tasks import delete_files
 from tablecrypt.errors import ConfigurationError, FormatError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.table.planning import EncryptedFileScanTask
 from tablecrypt.table.protection.writing import WrittenUnder
-from tablecrypt.table.table_files import NOT_COMMITTED
+from tablecrypt.table.table_files import NOT_COMMITTED, delete_files
 from tablecrypt.table.transaction import EncryptedTransaction
 
 K = TypeVar("K")

@@ -16,10 +16,11 @@ from pyroaring import BitMap64
 from tablecrypt._bytes import ByteReader, frame
 from tablecrypt.engines.job_keys import JobKey, Role
 from tablecrypt.engines.job_messages import decode_positions, encode_positions
-from tablecrypt.engines.tasks import WritingTask, delete_files
+from tablecrypt.engines.tasks import WritingTask
 from tablecrypt.table.file_entries import FileEntryCodec
 from tablecrypt.table.planning import EncryptedFileScanTask
 from tablecrypt.table.reader import remaining_rows
+from tablecrypt.table.table_files import delete_files
 
 
 def encrypt_rewrites(

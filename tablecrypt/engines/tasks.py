@@ -19,8 +19,7 @@ Raises KmsError where this process may not unwrap the job key, AuthenticationErr
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,7 +38,7 @@ from tablecrypt.table.file_entries import FileEntryCodec
 from tablecrypt.table.foreign_engines import location_provider
 from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.planning import EncryptedFileScanTask
-from tablecrypt.table.table_files import DataKeySource, FreshKeys, ReportedFiles, delete_written, deleting_on_error, folders_written
+from tablecrypt.table.table_files import DataKeySource, FreshKeys, ReportedFiles, delete_files, folders_written
 from tablecrypt.table.write import write_data_files
 
 
@@ -135,18 +134,6 @@ def decrypted_results(job_key: JobKey, codec: FileEntryCodec, results: Iterable[
         reported.check(file.file_path, f"task {number}")
 
     return list(decoded.values())
-
-
-def delete_files(io: EncryptingFileIO, files: Iterable[DataFile]) -> None:
-    """Delete the files of a failed write, where the store allows it."""
-    delete_written(io, [file.file_path for file in files])
-
-
-@contextmanager
-def removing_on_error(io: EncryptingFileIO, files: Sequence[DataFile]) -> Iterator[None]:
-    """Delete files that no metadata names yet if the block fails."""
-    with deleting_on_error(io, (file.file_path for file in files)):
-        yield
 
 
 def _decoded_result(codec: FileEntryCodec, content: bytes) -> EngineTaskResult:

@@ -20,11 +20,10 @@ from tablecrypt.engines.changes import check_unchanged, committing
 from tablecrypt.engines.jobs import WorkerJob
 from tablecrypt.engines.overwrite import stage_overwrite
 from tablecrypt.engines.protected_columns import ensure_column_keys
-from tablecrypt.engines.tasks import removing_on_error
 from tablecrypt.table.parquet_options import parquet_writer_options, target_file_size
 from tablecrypt.table.snapshots import CommitOptions
 from tablecrypt.table.table import EncryptedTable, check_branch
-from tablecrypt.table.table_files import name_of
+from tablecrypt.table.table_files import name_of, removing_on_error
 
 
 def commit_to(table: EncryptedTable, branch: str, snapshot_properties: Mapping[str, str] | None) -> CommitOptions:

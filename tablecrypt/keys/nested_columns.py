@@ -11,6 +11,11 @@ from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructT
 T = TypeVar("T")
 
 
+def name_or_id(schema: Schema, field_id: int) -> str:
+    """Return a column's name; its field id, where the schema does not have it."""
+    return schema.find_column_name(field_id) or str(field_id)
+
+
 def ancestors(schema: Schema, field_id: int) -> tuple[int, ...]:
     """Return the field ids of the structs, lists and maps around a column, the innermost first."""
     return all_ancestors(schema).get(field_id, ())

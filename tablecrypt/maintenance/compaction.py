@@ -78,7 +78,7 @@ from tablecrypt.table.table_files import (
     ReportedFiles,
     RunNames,
     TableFileIO,
-    delete_written,
+    delete_files,
     folders_written,
     live_files,
     name_of,
@@ -369,7 +369,7 @@ class Compaction:
         return pending
 
     def _delete(self, rewritten: Rewritten) -> None:
-        delete_written(self._io, [file.file_path for file in rewritten.files])
+        delete_files(self._io, rewritten.files)
 
     def _commit(self) -> None:
         """Commit what is pending. Its files are deleted only where it is certain that nothing was committed."""
@@ -485,7 +485,7 @@ def rewrite_group(facts: RewriteFacts, io: EncryptingFileIO, work: GroupWork, ke
     try:
         check_rows([work.live_rows], files, tasks[0].file.file_path)
     except FormatError:
-        delete_written(io, [file.file_path for file in files])
+        delete_files(io, files)
         raise
 
     return done_files(codec, files)

@@ -42,6 +42,7 @@ from tablecrypt.errors import (
 )
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO, refusing_made_up, store_io
 from tablecrypt.keys.column_keys import ColumnPolicy
+from tablecrypt.keys.nested_columns import name_or_id
 from tablecrypt.maintenance.operation import require_encrypted
 from tablecrypt.manifests import EncryptedManifestFile
 from tablecrypt.manifests.records import STATISTICS, EncryptedDataFile, is_deletion_vector, stored_key_metadata
@@ -587,7 +588,7 @@ def _protected_columns(metadata: EncryptedTableMetadata) -> dict[str, Any]:
     if not policy and not ring.column_keks:
         return {}
 
-    names = {field_id: metadata.schema().find_column_name(field_id) or str(field_id) for field_id in policy.columns}
+    names = {field_id: name_or_id(metadata.schema(), field_id) for field_id in policy.columns}
     return {
         "protected_columns": [
             {"column": names[field_id], "field_id": field_id, "master_key_id": column.column_key_id, "mask": str(column.mask)}

@@ -21,10 +21,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from tablecrypt._arrow_types import holds, is_list, without_nulls_of_null_structs
+from tablecrypt._arrow_types import is_list, without_nulls_of_null_structs
 from tablecrypt._store_errors import is_store_error, reraise_naming
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import FormatError
+from tablecrypt.parquet.layout import has_dictionary
 from tablecrypt.parquet.text_columns import plain_rows, plain_schema
 from tablecrypt.parquet.uniform import UniformParquetFile, UniformParquetWriter
 
@@ -41,7 +42,7 @@ def keeps_unused_values(file: UniformParquetFile) -> bool:
     Raises:
         TamperedFileError: a module does not authenticate.
     """
-    columns = [field.name for field in file.schema if holds(field.type, pa.types.is_dictionary)]
+    columns = [field.name for field in file.schema if has_dictionary(field.type)]
     if not columns:
         return False
 

@@ -46,7 +46,6 @@ from functools import cached_property
 
 import pyarrow as pa
 
-from tablecrypt._arrow_types import holds
 from tablecrypt.errors import ConfigurationError, FormatError, KeyNotFoundError, TamperedFileError
 from tablecrypt.parquet import thrift
 from tablecrypt.parquet.columns_apart import ENTRY, with_columns_apart
@@ -382,10 +381,15 @@ class FileLayout:
 
 def _describes_dictionaries(note: bytes) -> bool:
     try:
-        return any(holds(kind, pa.types.is_dictionary) for kind in pa.ipc.read_schema(pa.py_buffer(base64.b64decode(note))).types)
+        return any(map(has_dictionary, pa.ipc.read_schema(pa.py_buffer(base64.b64decode(note))).types))
     # Not what Arrow's writer has noted: then it says nothing of the file, as where there is no note.
     except (ValueError, OSError, pa.ArrowException):
         return False
+
+
+def has_dictionary(kind: pa.DataType) -> bool:
+    """Whether a type of Arrow's is a dictionary, or has one inside."""
+    return bool(pa.types.is_dictionary(kind)) or any(has_dictionary(kind.field(at).type) for at in range(kind.num_fields))
 
 
 def may_hold_columns_apart(footer: Struct) -> bool:

@@ -28,7 +28,7 @@ from tablecrypt.engines.job_messages import FileNumber, merge_positions
 from tablecrypt.engines.jobs import WorkerJob
 from tablecrypt.engines.rewriting import encrypt_rewrites, rewritten_files
 from tablecrypt.engines.spreading import balanced
-from tablecrypt.engines.tasks import EngineTaskResult, WritingTask, decrypted_results, delete_files
+from tablecrypt.engines.tasks import EngineTaskResult, WritingTask, decrypted_results
 from tablecrypt.errors import AuthenticationError, ConfigurationError, TablecryptError
 from tablecrypt.ray.failures import ENGINE, failure, raise_from_worker
 from tablecrypt.table.file_entries import FileEntryCodec
@@ -36,6 +36,7 @@ from tablecrypt.table.planning import EncryptedFileScanTask
 from tablecrypt.table.row_changes import RowChange, Upsert, has_duplicates, identifier_columns, keys_filter, marks_rows
 from tablecrypt.table.scan import EncryptedDataScan
 from tablecrypt.table.table import EncryptedTable
+from tablecrypt.table.table_files import delete_files
 
 _UPDATED: Final = "__tablecrypt_updated"
 

@@ -27,7 +27,7 @@ from tablecrypt.engines.arrow_rows import stored_reader, stored_schema
 from tablecrypt.engines.changes import committing
 from tablecrypt.engines.job_keys import JobTicket
 from tablecrypt.engines.jobs import WorkerJob
-from tablecrypt.engines.tasks import WritingTask, decrypted_results, removing_on_error
+from tablecrypt.engines.tasks import WritingTask, decrypted_results
 from tablecrypt.engines.writes import begin_write, commit_files, commit_to, current_table
 from tablecrypt.errors import ConfigurationError, TablecryptError
 from tablecrypt.files.encrypting_file_io import refuse_restricted
@@ -37,6 +37,7 @@ from tablecrypt.ray.upsert import TaskKeys, UpsertContent, planned_upsert, upser
 from tablecrypt.table.file_entries import FileEntryCodec
 from tablecrypt.table.snapshots import CommitOptions
 from tablecrypt.table.table import EncryptedTable
+from tablecrypt.table.table_files import removing_on_error
 
 Mode = Literal["append", "overwrite", "upsert"]
 _ROWS_OF_UPSERT: Final = 1_000_000

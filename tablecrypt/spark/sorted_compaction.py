@@ -23,7 +23,7 @@ from pyiceberg.table import ALWAYS_TRUE
 
 from tablecrypt.engines.access import TableAccess
 from tablecrypt.engines.job_keys import JobTicket, Role
-from tablecrypt.engines.tasks import decrypted_results, encrypt_tasks, removing_on_error
+from tablecrypt.engines.tasks import decrypted_results, encrypt_tasks
 from tablecrypt.maintenance import Compacted, Progress, ProgressListener
 from tablecrypt.maintenance._file_rewrite import check_open
 from tablecrypt.maintenance.compaction import OPERATION, Compaction
@@ -39,6 +39,7 @@ from tablecrypt.table.file_entries import FileEntryCodec
 from tablecrypt.table.lineage import LINEAGE_FIELDS, with_lineage
 from tablecrypt.table.parquet_options import with_target_file_size
 from tablecrypt.table.reader import READ_AHEAD, ReadOptions, TaskReader
+from tablecrypt.table.table_files import removing_on_error
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession

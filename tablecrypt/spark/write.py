@@ -28,7 +28,7 @@ from tablecrypt.engines.changes import check_unchanged, committing
 from tablecrypt.engines.job_keys import JobTicket
 from tablecrypt.engines.overwrite import stage_overwrite
 from tablecrypt.engines.protected_columns import ensure_column_keys
-from tablecrypt.engines.tasks import decrypted_results, removing_on_error
+from tablecrypt.engines.tasks import decrypted_results
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.files.encrypting_file_io import refuse_restricted
 from tablecrypt.keys.nested_columns import path_through_structs
@@ -50,6 +50,7 @@ from tablecrypt.table.protection.exposed_values import check_sort_columns
 from tablecrypt.table.row_changes import RowChange, marks_rows
 from tablecrypt.table.snapshots import CommitOptions
 from tablecrypt.table.table import EncryptedTable, check_branch
+from tablecrypt.table.table_files import removing_on_error
 from tablecrypt.table.transaction import EncryptedTransaction
 
 if TYPE_CHECKING:

@@ -70,7 +70,7 @@ from tablecrypt.table.parquet_options import FileStatistics
 from tablecrypt.table.planning import EncryptedFileScanTask
 from tablecrypt.table.reader import READ_AHEAD, PositionedRows, RowSource, among, prefetched, remaining_rows
 from tablecrypt.table.scan import EncryptedDataScan
-from tablecrypt.table.table_files import TableFileIO, deleting_on_error
+from tablecrypt.table.table_files import TableFileIO, removing_on_error
 from tablecrypt.table.write import write_data_files
 
 _WORKERS: Final = 3
@@ -165,7 +165,7 @@ def _rewritten_without(scan: EncryptedDataScan) -> RowChange:
     counter = itertools.count(0)
     change = RowChange(scan.row_filter)
 
-    with deleting_on_error(encrypting_io(scan.io), (file.file_path for file in change.rewritten)):
+    with removing_on_error(encrypting_io(scan.io), change.rewritten):
         for task in scan.plan_files():
             # Statistics only say that rows may match: a file without one stays, with its key and its place.
             if len(matching := scan.matching_positions(task)):
@@ -354,7 +354,7 @@ class Upsert:
         """
         matched = self._checked_matches()
         numbers = _combined([each.found for each in matched], _FOUND).column("number")
-        with deleting_on_error(encrypting_io(self.scan.io), (file.file_path for file in self._written)):
+        with removing_on_error(encrypting_io(self.scan.io), self._written):
             changes = self._changes(matched, numbers) if update_matched and matched else []
         updated = self._with_lineage(_combined([each.differing for each in changes], _DIFFERING))
 

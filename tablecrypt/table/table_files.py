@@ -238,6 +238,18 @@ def deleting_on_error(io: EncryptingFileIO, locations: Iterable[str]) -> Iterato
         raise
 
 
+def delete_files(io: EncryptingFileIO, files: Iterable[DataFile]) -> None:
+    """Delete the files of a failed write, where the store allows it."""
+    delete_written(io, [file.file_path for file in files])
+
+
+@contextmanager
+def removing_on_error(io: EncryptingFileIO, files: Sequence[DataFile]) -> Iterator[None]:
+    """Delete files that no metadata names yet if the block fails."""
+    with deleting_on_error(io, (file.file_path for file in files)):
+        yield
+
+
 def _random_half() -> bytes:
     return secrets.token_bytes(HALF_LENGTH)
 

@@ -43,6 +43,7 @@ from tablecrypt.errors import ConfigurationError, FormatError, KeyIdChangedError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.keys.column_keys import ColumnPolicy, ProtectedColumn, key_id_in
 from tablecrypt.keys.key_ring import EncryptedKey
+from tablecrypt.keys.nested_columns import name_or_id
 from tablecrypt.maintenance._audit.findings import AuditedColumnKek, Finding, FindingKind
 from tablecrypt.maintenance.columns.footers import columns_of_deletes, name_mapping_of
 from tablecrypt.maintenance.columns.masks import MaskWork, masked_columns, may_hold_masks
@@ -208,7 +209,7 @@ def column_findings(
         return
 
     for field_id, refusal in undeclared.items():
-        yield Finding(FindingKind.COLUMN_POLICY_CHANGED, metadata.schema().find_column_name(field_id) or str(field_id), str(refusal))
+        yield Finding(FindingKind.COLUMN_POLICY_CHANGED, name_or_id(metadata.schema(), field_id), str(refusal))
     yield from _key_findings(metadata, table_key_id, whole)
     files = list(files)
     yield from _exposed(metadata, policy, files, columns)
@@ -235,7 +236,7 @@ def audited_column_keks(metadata: TableMetadata, created_at: Callable[[Encrypted
 
     for entry in ring.column_keys:
         try:
-            name = schema.find_column_name(entry.field_id) or str(entry.field_id)
+            name = name_or_id(schema, entry.field_id)
         except FormatError:
             # Another finding reports the broken entry. Here it must not hide the other keys.
             name = "unreadable entry"
@@ -284,7 +285,7 @@ def _exposed(
 ) -> Iterator[Finding]:
     schema = metadata.schema()
     for field_id in policy.columns:
-        name = schema.find_column_name(field_id) or str(field_id)
+        name = name_or_id(schema, field_id)
         told_of = metrics_names(ColumnPolicy.of([policy.columns[field_id]]), schema)
         leaves = {each for each in schema.field_ids if schema.find_column_name(each) in told_of}
         # The footer decides, which the file's DEK authenticates: an edit of metadata.json cannot make a bare column look hidden.
@@ -334,7 +335,7 @@ def _hidden_column_findings(
         (FindingKind.COLUMN_FORMERLY_PROTECTED, former, "it under a key of its own, although it is no longer protected"),
     ):
         for field_id, places in by_column.items():
-            yield Finding(kind, schema.find_column_name(field_id) or str(field_id), f"{_files(places)} {what}: {_some(places)}")
+            yield Finding(kind, name_or_id(schema, field_id), f"{_files(places)} {what}: {_some(places)}")
 
 
 def _files(places: list[str]) -> str:

@@ -75,7 +75,7 @@ from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata,
 from tablecrypt.table.parquet_options import with_target_file_size
 from tablecrypt.table.replace_files import BaseManifest, EncryptedFileSwap
 from tablecrypt.table.table import EncryptedTable
-from tablecrypt.table.table_files import FreshKeys, RunNames, TableFileIO, delete_written, folders_of, folders_written
+from tablecrypt.table.table_files import FreshKeys, RunNames, TableFileIO, delete_files, folders_of, folders_written
 from tablecrypt.table.updates import EncryptTableUpdate, RemoveUnnamedSnapshotsUpdate
 from tablecrypt.table.write import write_data_files
 
@@ -380,7 +380,7 @@ def rewrite_orc_file(io: EncryptingFileIO, work: RewriteOrcWork, keys: tuple[Sta
     one_file = with_target_file_size(_unpartitioned(metadata), _ONE_FILE)
     files = write_data_files(one_file, _rows(metadata, io, old), io, FreshKeys(work.data_key_length), work.names.new_uuid())
     if [file.record_count for file in files] != [old.record_count]:
-        delete_written(io, [file.file_path for file in files])
+        delete_files(io, files)
         raise _other_rows(old, sum(file.record_count for file in files))
 
     return done_files(FileEntryCodec(one_file), files)

@@ -29,7 +29,7 @@ from tablecrypt.errors import (
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.keys.bound_schemas import BoundSchema
 from tablecrypt.keys.column_keys import ColumnKeys
-from tablecrypt.keys.nested_columns import all_ancestors, displaced
+from tablecrypt.keys.nested_columns import all_ancestors, displaced, name_or_id
 from tablecrypt.maintenance.columns.footers import FooterWork, footer_works, inspect_hidden_columns, name_mapping_of
 from tablecrypt.maintenance.runner import FileDone, Runner
 from tablecrypt.parquet.file_keys import KeyByPath
@@ -106,7 +106,7 @@ def _raise_if_no_key_opens(table: EncryptedTable, found: Sequence[HiddenColumnKe
     for each in found:
         for field_id, error in each.mismatches.items():
             if field_id not in opened:
-                column = table.metadata.schema().find_column_name(field_id) or str(field_id)
+                column = name_or_id(table.metadata.schema(), field_id)
                 raise MasterKeyMismatchError(f"no value of protected column {column!r} can be verified: {error}") from error
 
 
@@ -154,7 +154,7 @@ def unchecked_columns(table: EncryptedTable, files: Iterable[HiddenColumnKeys]) 
     """Return in how many files each protected column was not checked, by its name; by its field id for one that is dropped."""
     counted = Counter(field_id for file in files for field_id in file.denied)
     schema = table.metadata.schema()
-    return {schema.find_column_name(field_id) or str(field_id): count for field_id, count in sorted(counted.items())}
+    return {name_or_id(schema, field_id): count for field_id, count in sorted(counted.items())}
 
 
 def _opened(keys: ColumnKeys, look: StoredHiddenColumns | str, aad_prefix: bytes, sequence_number: int | None) -> HiddenColumnKeys:

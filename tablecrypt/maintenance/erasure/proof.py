@@ -20,6 +20,7 @@ from pyiceberg.table.metadata import TableMetadata
 
 from tablecrypt.files.raw_output import TABLE_METADATA_SUFFIXES, operation_of_journal
 from tablecrypt.files.stores import StoredFile, stored_files
+from tablecrypt.keys.nested_columns import name_or_id
 from tablecrypt.maintenance._audit.file_signatures import FileStart, Signature, read_file_starts
 from tablecrypt.maintenance._audit.observed import Folder, are_checksums
 from tablecrypt.maintenance._shred import outside
@@ -114,7 +115,7 @@ def hidden_columns(searching: Searching) -> tuple[HiddenColumn, ...]:
                 rows[location] = max(rows[location], hidden)
 
     columns = policy_of(table.metadata).columns
-    names = {field_id: table.schema().find_column_name(field_id) or str(field_id) for field_id in columns}
+    names = {field_id: name_or_id(table.schema(), field_id) for field_id in columns}
 
     return tuple(
         HiddenColumn(names[field_id], field_id, column.column_key_id, len(rows), sum(rows.values())) for field_id, column in columns.items()

@@ -42,7 +42,7 @@ from tablecrypt.table.protection.policy import column_keys, policy_of, unreadabl
 from tablecrypt.table.replace_files import EncryptedFileSwap
 from tablecrypt.table.row_changes import marks_rows
 from tablecrypt.table.table import EncryptedTable
-from tablecrypt.table.table_files import NOT_COMMITTED, delete_written, deleting_on_error, name_of
+from tablecrypt.table.table_files import NOT_COMMITTED, delete_files, name_of, removing_on_error
 
 
 @dataclass(frozen=True)
@@ -180,7 +180,7 @@ def blank_rows(table: EncryptedTable, work: RefWork, row_filter: ErasureFilter, 
 
     written: list[EncryptedDataFile] = []
     # A generator: by the time that something fails, it lists what was written until then.
-    with deleting_on_error(table.io, (new.file_path for new in written)):
+    with removing_on_error(table.io, written):
         for task in tasks:
             written.append(_blanked(table, work.name, task, row_filter))
     swaps = {task.file.file_path: new for task, new in zip(tasks, written, strict=True)}
@@ -188,7 +188,7 @@ def blank_rows(table: EncryptedTable, work: RefWork, row_filter: ErasureFilter, 
     try:
         commit_replacement(table, work.name, EncryptedFileSwap, swaps=swaps)
     except NOT_COMMITTED:
-        delete_written(table.io, [new.file_path for new in written])
+        delete_files(table.io, written)
         raise
 
 

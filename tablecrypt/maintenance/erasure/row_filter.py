@@ -38,6 +38,7 @@ from pyiceberg.expressions.visitors import bind, extract_field_ids, rewrite_not
 from pyiceberg.schema import Schema
 
 from tablecrypt.errors import ConfigurationError
+from tablecrypt.keys.nested_columns import name_or_id
 from tablecrypt.table.filters import DeleteFilter, fitted
 
 WHOLE_TABLE: Final = "to destroy a whole table, use shred with whole_table, or tablecrypt shred --whole-table"
@@ -87,7 +88,7 @@ class ErasureFilter:
     @property
     def columns(self) -> tuple[str, ...]:
         """Names of the columns that it compares, in the schema's order."""
-        return tuple(self._schema.find_column_name(each) or str(each) for each in sorted(self.field_ids))
+        return tuple(name_or_id(self._schema, each) for each in sorted(self.field_ids))
 
     @property
     def shape(self) -> str:

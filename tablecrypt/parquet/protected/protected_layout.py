@@ -28,7 +28,6 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tablecrypt._arrow_types import fields_in
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import FormatError, TamperedFileError
@@ -260,14 +259,14 @@ def check_as_arrow_reads(footer: pq.FileMetaData, columns: Iterable[pa.Field], l
 def _field_ids(fields: Iterable[pa.Field]) -> Iterator[bytes | None]:
     for field in fields:
         yield (field.metadata or {}).get(FIELD_ID_KEY)
-        yield from _field_ids(fields_in(field.type))
+        yield from _field_ids(_fields_in(field.type))
 
 
 def _ids_of_leaves(fields: Iterable[pa.Field], above: tuple[bytes, ...] = ()) -> Iterator[tuple[bytes, ...]]:
     """Yield the field ids on the way to each column that has none in it."""
     for field in fields:
         ids = (*above, (field.metadata or {}).get(FIELD_ID_KEY, b""))
-        if inner := fields_in(field.type):
+        if inner := _fields_in(field.type):
             yield from _ids_of_leaves(inner, ids)
         else:
             yield ids
@@ -275,4 +274,10 @@ def _ids_of_leaves(fields: Iterable[pa.Field], above: tuple[bytes, ...] = ()) ->
 
 def _have_own_names(fields: Sequence[pa.Field]) -> bool:
     names = {field.name for field in fields}
-    return len(names) == len(fields) and all(_have_own_names(fields_in(field.type)) for field in fields)
+    return len(names) == len(fields) and all(_have_own_names(_fields_in(field.type)) for field in fields)
+
+
+def _fields_in(kind: pa.DataType) -> list[pa.Field]:
+    if pa.types.is_map(kind):
+        return [kind.key_field, kind.item_field]
+    return [kind.field(at) for at in range(kind.num_fields)] if pa.types.is_nested(kind) else []

@@ -20,7 +20,6 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.snapshots import Operation
 
-from tablecrypt.engines.tasks import delete_files, removing_on_error
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO, refuse_restricted
 from tablecrypt.spark.sql.alterations import check_properties
@@ -33,7 +32,7 @@ from tablecrypt.spark.sql.writes.write_audit_publish import AuditFirst
 from tablecrypt.spark.tables import LocatedTable
 from tablecrypt.table.replacement import stage_replacement
 from tablecrypt.table.table import EncryptedTable
-from tablecrypt.table.table_files import NOT_COMMITTED
+from tablecrypt.table.table_files import NOT_COMMITTED, delete_files, removing_on_error
 from tablecrypt.table.transaction import EncryptedTransaction
 
 

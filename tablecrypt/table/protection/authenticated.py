@@ -28,7 +28,7 @@ from tablecrypt.keys.column_key_ring import ColumnKeyMaker
 from tablecrypt.keys.column_keys import COLUMN_PREFIX, DECLARED_KEYS, DECLARED_MASK_PREFIX, ColumnPolicy, ProtectedColumn
 from tablecrypt.keys.column_lookup import KeyedColumn
 from tablecrypt.keys.key_ring import KeyRing
-from tablecrypt.keys.nested_columns import covering
+from tablecrypt.keys.nested_columns import covering, name_or_id
 from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.protection.policy import folded, names_of_protected, protection_of_leaves, taken_message, taken_names
 from tablecrypt.table.table_files import TableFileIO
@@ -101,7 +101,7 @@ def check_compared(metadata: EncryptedTableMetadata, io: TableFileIO, schema: Sc
     protected = covering({each: each for each in ColumnPolicy.from_properties(metadata.properties).columns}, schema)
     # Other columns have no names of their own that anybody promises: whoever may commit writes their values too.
     for field_id in sorted({protected[each] for each in field_ids if each in protected}):
-        check_chosen(metadata, io, field_id, schema.find_column_name(field_id) or str(field_id))
+        check_chosen(metadata, io, field_id, name_or_id(schema, field_id))
 
 
 def undeclared_columns(

@@ -39,6 +39,7 @@ from tablecrypt.keys.column_keys import COLUMN_PREFIX, DECLARED_KEYS, DECLARED_M
 from tablecrypt.keys.former_keys import FormerKey
 from tablecrypt.keys.key_ring import is_kept_by_commits
 from tablecrypt.keys.manager import EncryptionManager
+from tablecrypt.keys.nested_columns import name_or_id
 from tablecrypt.kms.resilient import wrap_unopened
 from tablecrypt.table.protection.exposed_values import ShownPartitions
 from tablecrypt.table.protection.policy import check_sizes, was_written_without
@@ -251,7 +252,7 @@ def check_master_keys(manager: EncryptionManager, before: Mapping[str, Any], aft
         try:
             wrap_unopened(manager.kms, Secret(secrets.token_bytes(manager.data_key_length)), key_id)
         except (KeyNotFoundError, KmsAccessDeniedError) as error:
-            name = schema.find_column_name(field_id) or str(field_id)
+            name = name_or_id(schema, field_id)
             raise with_sentence(error, f"It is named for column {name!r}; nothing was changed") from error
 
 

@@ -29,6 +29,7 @@ from pyiceberg.schema import Schema
 from tablecrypt._arrow_types import checked_utf8
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.keys.column_keys import ProtectedColumn, constant_of
+from tablecrypt.keys.nested_columns import name_or_id
 from tablecrypt.parquet.protected.hidden_arrays import Replacement
 from tablecrypt.table._pyiceberg.arrow import stored_as
 
@@ -150,7 +151,7 @@ def _digest(keyed: HMAC, value: Any, is_text: bool) -> str | bytes:
 
 def _constant_in(column: ProtectedColumn, schema: Schema) -> tuple[Any, pa.DataType]:
     """Return the constant of a column's mask as PyIceberg holds it, and the Arrow type of the table's column."""
-    name, kind = schema.find_column_name(column.field_id) or str(column.field_id), schema.find_type(column.field_id)
+    name, kind = name_or_id(schema, column.field_id), schema.find_type(column.field_id)
     return constant_of(column.mask, name, kind), schema_to_pyarrow(kind, include_field_ids=False)
 
 

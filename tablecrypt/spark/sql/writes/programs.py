@@ -25,7 +25,6 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from pyiceberg.manifest import DataFile
 
-from tablecrypt.engines.tasks import removing_on_error
 from tablecrypt.errors import FormatError
 from tablecrypt.spark.distribution import Distribution, check_distribution, check_sort_columns
 from tablecrypt.spark.shared.install import JvmSide, jvm_side, length_in_hadoop
@@ -46,6 +45,7 @@ from tablecrypt.spark.sql.programs.responses import responding, this_python
 from tablecrypt.spark.sql.writes.commits import CommitWrite, abort_write, begin_write, commit_write, ended_write, file_location
 from tablecrypt.spark.sql.writes.distribution import WriteLayout, layout_asked_for, write_layout
 from tablecrypt.spark.tables import LocatedTable
+from tablecrypt.table.table_files import removing_on_error
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
