@@ -34,7 +34,6 @@ from tablecrypt.arguments import checked_arguments
 from tablecrypt.errors import ConfigurationError, MissingExtraError, TamperedFileError
 from tablecrypt.files.locations import is_relative, scheme_of
 from tablecrypt.table.metadata import PARSED, EncryptedTableMetadata, MetadataFile, read_metadata_file, write_metadata_file
-from tablecrypt.table.table_files import NOT_COMMITTED
 from tablecrypt_catalog._pyiceberg.metastore import Commit, delete_refused
 from tablecrypt_catalog._pyiceberg.sql import SqlCatalogAdapter
 from tablecrypt_catalog.encrypting_catalog import EncryptionMixin
@@ -330,7 +329,10 @@ class EncryptedSqlCatalog(EncryptionMixin, SqlCatalogAdapter):
                 self._insert(table.name(), seen, moved)
             else:
                 self._swap(table.name(), current.metadata_location, seen, moved)
-        except NOT_COMMITTED:
+        except CommitStateUnknownException:
+            raise
+        except Exception:
+            # Nothing else lands: the transaction was not asked to end, and is rolled back.
             delete_refused(staged)
             raise
 

@@ -54,7 +54,11 @@ def read_key_file(path: Path) -> KeyFile:
             content = file.read()
     except OSError as error:
         is_missing = isinstance(error, FileNotFoundError)
-        advice = f"there is none in {path.absolute().parent}; tablecrypt keygen makes one" if is_missing else error.strerror
+        advice = (
+            f"there is none in {path.absolute().parent}: put yours there, or make a first one (tablecrypt keygen)"
+            if is_missing
+            else error.strerror
+        )
         raise ConfigurationError(f"the key file {path} cannot be read: {advice}") from error
 
     return _decode(path, content)

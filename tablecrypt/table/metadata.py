@@ -95,6 +95,9 @@ REQUIRED_KEYS: Final = (
 """Iceberg table spec, "Table Metadata Fields", version 3."""
 _LAST_MS: Final = 253_402_300_799_999
 """The last millisecond of the year 9999."""
+_LARGEST_ID: Final = 2**31 - 202
+"""Of a column, schema, spec or order: the next one is an int still, and none of the field ids that the specification reserves."""
+_LARGEST_COUNT: Final = 2**62
 _FILE_LOCATION: Final = re.compile(r"(?:[^\x00-\x1f\x7f]*/)?[^/\x00-\x1f\x7f]{1,255}")
 _LONGEST_LOCATION: Final = 4096
 _SHOWN: Final = 80
@@ -661,6 +664,7 @@ def check_whole(location: str, metadata: EncryptedTableMetadata) -> None:
             raise TamperedFileError(location, f"snapshot {snapshot.snapshot_id} names the manifest list {named!r}, which is no file's name")
 
     _check_ids(location, metadata)
+    _check_numbers(location, metadata)
     _check_columns(location, metadata)
     _check_ancestors(location, metadata)
     _check_current_snapshot(location, metadata)
@@ -683,6 +687,22 @@ def _check_ids(location: str, metadata: EncryptedTableMetadata) -> None:
             if each in seen:
                 raise TamperedFileError(location, f"two {what} {str(each)[:_SHOWN]}: no writer of Iceberg does that")
             seen.add(each)
+
+
+def _check_numbers(location: str, metadata: EncryptedTableMetadata) -> None:
+    """Refuse numbers from which the next commit could not count on: what it writes nobody could read."""
+    ids = {
+        "last-column-id": metadata.last_column_id,
+        "last-partition-id": metadata.last_partition_id or 0,
+        "schema-id": max((each.schema_id for each in metadata.schemas), default=0),
+        "spec-id": max((each.spec_id for each in metadata.partition_specs), default=0),
+        "order-id": max((each.order_id for each in metadata.sort_orders), default=0),
+    }
+    counts = {"next-row-id": metadata.next_row_id or 0, "last-sequence-number": metadata.last_sequence_number}
+    for numbers, bound in ((ids, _LARGEST_ID), (counts, _LARGEST_COUNT)):
+        for name, number in numbers.items():
+            if number > bound:
+                raise TamperedFileError(location, f"its {name} is {number}: no writer of Iceberg has counted that far")
 
 
 def _check_columns(location: str, metadata: EncryptedTableMetadata) -> None:

@@ -16,6 +16,7 @@ from pyiceberg.catalog.hive import HiveCatalog
 from pyiceberg.catalog.memory import InMemoryCatalog
 from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table import Table
 from pyiceberg.types import StringType
 
@@ -64,6 +65,34 @@ def test_one_unwrap_serves_a_process_however_many_files_it_reads(warehouse: Path
     for _ in range(3):
         assert reader.load_table("db.t").scan().to_arrow().num_rows == 5 * ROWS.num_rows
     assert kms.calls - before == {"unwrap_key": 1}
+
+
+class SendingTwice(SqlCatalog):
+    """As a class whose client sends a commit again when its answer is lost: the first lands, and the second is refused."""
+
+    again: str = ""
+
+    def commit_table(self, table: Table, requirements: Any, updates: Any) -> Any:
+        """Commit, twice where `again` says so: by the client, which is refused, or by this class."""
+        done = super().commit_table(table, requirements, updates)
+        if self.again == "client":
+            raise CommitFailedException("the conditional check failed")
+        return super().commit_table(table, requirements, updates) if self.again == "class" else done
+
+
+@pytest.mark.parametrize("again", ["client", "class"])
+def test_of_a_commit_that_landed_and_was_called_refused_the_metadata_stays(unwatched_warehouse: Path, aws: AwsServer, again: str) -> None:
+    def catalog() -> Any:
+        folder = unwatched_warehouse
+        return encrypted(SendingTwice)("prod", uri=f"sqlite:///{folder}/c.db", warehouse=f"file://{folder}/w", **aws.kms_properties)
+
+    mine = catalog()
+    mine.create_namespace("db")
+    table = new_table(mine, appends=[ROWS])
+    mine.again = again
+    table.append(ROWS)
+
+    assert catalog().load_table("db.t").scan().to_arrow().num_rows == 2 * len(ROWS)
 
 
 def test_metastore_catalog_classes_alone_can_be_made_to_encrypt() -> None:

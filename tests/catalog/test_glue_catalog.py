@@ -7,7 +7,7 @@ import json
 import uuid
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from botocore.exceptions import ClientError
@@ -84,6 +84,31 @@ def test_of_a_commit_that_another_writer_beats_no_metadata_file_is_left(aws: Aws
     written = {each["Key"] for each in aws.s3.list_objects_v2(Bucket=bucket)["Contents"] if each["Key"].endswith(".metadata.json")}
     named = {table.metadata_location, *(entry.metadata_file for entry in current.metadata_log)}
     assert written == {location.removeprefix(f"s3://{bucket}/") for location in named}
+
+
+class SentTwice:
+    """A client behind a proxy that sends an update again whose answer it lost, and says of neither that it did."""
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._client, name)
+
+    def update_table(self, **given: Any) -> Any:
+        """Update, and refuse the same update as the service does then."""
+        self._client.update_table(**given)
+        answer = {"Error": {"Code": "ConcurrentModificationException"}, "ResponseMetadata": {"RetryAttempts": 0}}
+        raise self._client.exceptions.ConcurrentModificationException(answer, "UpdateTable")
+
+
+def test_of_a_commit_that_landed_and_was_called_refused_the_metadata_stays(aws: AwsServer, bucket: str, table: Table) -> None:
+    catalog = encrypted_glue_catalog(aws, bucket)
+    mine = catalog.load_table(table.name())
+    catalog.glue = cast("Any", SentTwice(catalog.glue))
+    mine.append(ROWS)
+
+    assert table.refresh().scan().count() == 2 * len(ROWS)
 
 
 def parameters(catalog: GlueCatalog, table: Table) -> dict[str, str]:

@@ -336,7 +336,7 @@ CALLS: Final[list[tuple[tuple[str, ...], str]]] = [
     (("keygen", "--key-file", "no/such.keys", "--key-id", "a"), "the key file no/such.keys cannot be written: there is no folder no"),
     (
         (*PROD, "-p", "kms.local.key-file=nope.keys", "cat", "db.orders"),
-        "the key file nope.keys cannot be read: there is none in {home}; tablecrypt keygen makes one",
+        "the key file nope.keys cannot be read: there is none in {home}: put yours there, or make a first one (tablecrypt keygen)",
     ),
     (
         (*PROD, "-p", "kms.local.key-file=analyst.keys", "cat", "db.people", "--masked", "error", "--format", "json"),

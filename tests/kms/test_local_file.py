@@ -254,7 +254,8 @@ def test_a_missing_key_is_told_from_those_that_are_there(path: Path) -> None:
 def test_a_file_that_is_not_there_is_said_with_its_folder(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(path.parent)
     with pytest.raises(
-        ConfigurationError, match=f"orders.keys cannot be read: there is none in {path.parent}; tablecrypt keygen makes one"
+        ConfigurationError,
+        match=f"orders.keys cannot be read: there is none in {path.parent}: put yours there, or make a first one \\(tablecrypt keygen\\)",
     ):
         _client(Path("orders.keys")).generate_key("orders")
 

@@ -7,13 +7,14 @@ from pathlib import Path
 
 import pytest
 from pyiceberg.exceptions import CommitFailedException
+from sqlalchemy.exc import OperationalError
 
 from tablecrypt.errors import TablecryptError
 from tablecrypt.maintenance import compact, rotate_kek, shred
 from tablecrypt.maintenance.operation import reload
 from tablecrypt.table.table import EncryptedTable
 from tests.support.aws import AwsServer
-from tests.support.kill_points import MORTAL, calling_at, dying_at
+from tests.support.kill_points import MORTAL, Place, calling_at, dying_at, failing_at, mortal_databases
 from tests.support.tables import encrypted_sql_catalog, ids, metadata_path, new_table, rows
 
 pytestmark = pytest.mark.slow
@@ -24,6 +25,27 @@ ACTS: dict[str, Callable[[EncryptedTable], object]] = {
     "compact": compact,
     "rotate": rotate_kek,
 }
+
+
+def test_a_commit_that_its_database_refuses_leaves_no_metadata_file(tmp_path: Path, aws: AwsServer) -> None:
+    table = new_table(encrypted_sql_catalog(tmp_path, aws, MORTAL), appends=[rows(0)])
+    failed = 0
+    with mortal_databases():
+        for number in range(1, 20):
+            with failing_at(Place("catalog query", number), "before") as life:
+                try:
+                    table.append(rows(100 * number))
+                except OperationalError:
+                    failed += 1
+            current = table.refresh().metadata
+            named = {table.metadata_location, *(entry.metadata_file for entry in current.metadata_log)}
+            assert {path.name for path in metadata_path(table).parent.glob("*.metadata.json")} == {
+                each.rpartition("/")[2] for each in named
+            }
+            if not life.came:
+                break
+
+    assert failed > 2
 
 
 @pytest.mark.parametrize("act", ACTS.values(), ids=ACTS)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import stat
+import uuid
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,12 +15,13 @@ import pytest
 from tablecrypt.errors import AuthenticationError, ConfigurationError, TablecryptError, TamperedFileError
 from tablecrypt.maintenance import Shared, accept_update, audit, share, verify
 from tablecrypt.maintenance.sharing.acceptance import accept
+from tablecrypt.maintenance.sharing.metadata import ShareWriter
 from tablecrypt.maintenance.sharing.records import live_shares
 from tablecrypt.maintenance.sharing.sealing import PrivateKey, PublicKey, create_key_pair
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt_catalog import EncryptedSqlCatalog
 from tests.support.full_disk import no_file_beyond
-from tests.support.shares import NORTH, Partner
+from tests.support.shares import NORTH, Partner, state_of
 from tests.support.tables import MERGE_ON_READ, ids, metadata_of, path_of, team_rows, team_table
 
 
@@ -57,6 +60,26 @@ def test_the_partner_accepts_a_share_under_his_own_key_and_reads_it(
     assert [finding for each in audit(theirs).tables for finding in each.findings] == []
     [record] = live_shares(table.refresh())
     assert record.key_id == shared.to_key_id == PublicKey.read(Path(f"{key_file}.pub")).key_id
+
+
+def test_a_sharer_says_not_where_the_files_of_an_accepted_share_go(
+    table: EncryptedTable, shared: Shared, partner: Partner, key_file: Path
+) -> None:
+    """In the folder of another table of his they would be that table's orphans."""
+    his = {"write.data.path": f"{partner.location}/other/data", "write.metadata.path": f"{partner.location}/other/metadata"}
+
+    class Sharer(ShareWriter):
+        def _properties(self) -> dict[str, str]:
+            return {**super()._properties(), **his, f"encryption.share.{uuid.uuid4()}": "{}"}
+
+    [record] = live_shares(table.refresh())
+    assert record.secret is not None
+    location = state_of(table, shared, PublicKey.read(Path(f"{key_file}.pub")), record.secret, Sharer)
+    theirs = partner.catalog.register_table("db.share", accepted(replace(shared, metadata_location=location), partner, key_file))
+
+    assert not [name for name in theirs.properties if name in his or name.startswith("encryption.share.")]
+    assert verify(theirs).is_good
+    assert [finding for each in audit(theirs).tables for finding in each.findings] == []
 
 
 def test_before_it_is_accepted_nobody_reads_it(shared: Shared, table: EncryptedTable, partner: Partner) -> None:

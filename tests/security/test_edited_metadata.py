@@ -82,6 +82,23 @@ def test_a_key_that_stands_twice_is_refused_and_named(table: Table, old: str) ->
         table.refresh()
 
 
+NUMBERS: dict[str, Callable[[dict[str, Any], int], object]] = {
+    "last-column-id": lambda metadata, number: metadata.update({"last-column-id": number}),
+    "last-partition-id": lambda metadata, number: metadata.update({"last-partition-id": number}),
+    "next-row-id": lambda metadata, number: metadata.update({"next-row-id": number}),
+    "last-sequence-number": lambda metadata, number: metadata.update({"last-sequence-number": number}),
+    "schema-id": lambda metadata, number: metadata["schemas"].append({**metadata["schemas"][0], "schema-id": number}),
+    "spec-id": lambda metadata, number: metadata["partition-specs"].append({"spec-id": number, "fields": []}),
+    "order-id": lambda metadata, number: metadata["sort-orders"].append({"order-id": number, "fields": []}),
+}
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_a_number_from_which_no_commit_can_count_on_is_refused(table: Table, name: str) -> None:
+    with pytest.raises(TamperedFileError, match=f"its {name} is {2**63 - 1}: no writer of Iceberg has counted that far"):
+        edited(table, lambda metadata: NUMBERS[name](metadata, 2**63 - 1))
+
+
 @pytest.mark.parametrize("type_", [{"id": 8, "name": "b", "required": False, "type": "string"}, "\x00", None, 7])
 def test_what_is_no_type_is_refused(table: Table, type_: object) -> None:
     with pytest.raises(FormatError, match=r"cannot be read as table metadata: .*(type|visit)"):

@@ -80,16 +80,31 @@ class MetastoreCatalogAdapter(MetastoreCatalog):
     def commit_table(
         self, table: Table, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
     ) -> CommitTableResponse:
-        """Commit as PyIceberg's own catalog does. Of a commit that is refused no metadata file is left."""
+        """Commit as PyIceberg's own catalog does. Of a commit that another one was faster than no metadata file is left."""
         token = _STAGED.set(None)
         try:
             return super().commit_table(table, requirements, updates)  # type: ignore[safe-super]
         except NOT_COMMITTED:
-            if (staged := _STAGED.get()) is not None:
+            if (staged := _STAGED.get()) is not None and self._has_lost(staged):
                 delete_refused(staged)
             raise
         finally:
             _STAGED.reset(token)
+
+    def _has_lost(self, staged: StagedTable) -> bool:
+        """Whether the table is known to have gone another way from the state that a commit was based on.
+
+        An error alone does not say so: a client's library may have sent the commit twice, the first time with success.
+        """
+        base = next((entry.metadata_file for entry in reversed(staged.metadata.metadata_log)), None)
+        try:
+            current = self.load_table(staged.name())
+        except Exception as error:  # noqa: BLE001  why the commit was refused is what the caller needs to know
+            logger.info("%s is not deleted, since the table cannot be loaded: %s", staged.metadata_location, type(error).__name__)
+            return False
+
+        logged = {entry.metadata_file for entry in current.metadata.metadata_log}
+        return base in logged and staged.metadata_location not in {current.metadata_location, *logged}
 
     def stage_as_pyiceberg(self, current: Table | None, commit: Commit) -> StagedTable:
         """Stage a commit the way PyIceberg's own catalog does."""
@@ -124,6 +139,8 @@ class MetastoreCatalogAdapter(MetastoreCatalog):
         requirements: tuple[TableRequirement, ...],
         updates: tuple[TableUpdate, ...],
     ) -> StagedTable:
+        # A class may try again by itself: what it staged before may have landed.
+        _STAGED.set(None)
         staged = self.stage_commit(current_table, Commit(table_identifier, requirements, updates))
         _STAGED.set(staged)
         return staged
@@ -140,4 +157,9 @@ class MetastoreCatalogAdapter(MetastoreCatalog):
 
     @classmethod
     def _write_metadata(cls, metadata: TableMetadata, io: FileIO, metadata_path: str) -> None:
-        write_metadata_file(cls.metadata_to_write(metadata), io, metadata_path)
+        written = cls.metadata_to_write(metadata)
+        if is_encrypted_tables(written):
+            # Where that fails, half of a file would keep keys.
+            write_metadata_file(written, io, metadata_path)
+        else:
+            MetastoreCatalog._write_metadata(written, io, metadata_path)

@@ -194,7 +194,9 @@ class SharedState:
         """
         metadata, header, key_id = self.metadata, opened.header, io.manager.table_key_id
         assert header.table_state is not None, "a state was opened"
-        stated = header.table_state.in_copy(metadata.table_uuid, {names.KEY_ID.name: key_id}, ())
+        kept = {name: value for name, value in metadata.properties.items() if not _is_his(name)}
+        changed = {**dict.fromkeys(metadata.properties.keys() - kept.keys()), names.KEY_ID.name: key_id}
+        stated = header.table_state.in_copy(metadata.table_uuid, changed, ())
         copier = ManifestCopier(io, io, PathMap(metadata.location.rstrip("/"), place.location), {}, "", metadata.properties)
         location = place.manifest_list(self.snapshot.snapshot_id)
         new_key = copier.write_list(location, replace(header, table_state=stated), opened.manifests)
@@ -202,7 +204,7 @@ class SharedState:
         return metadata.model_copy(
             update={
                 "location": place.location,
-                "properties": {**metadata.properties, names.KEY_ID.name: key_id},
+                "properties": {**kept, names.KEY_ID.name: key_id},
                 "snapshots": [self.snapshot.model_copy(update={"manifest_list": location, "key_id": wrapped.key_id})],
                 "encryption_keys": list(wrapped.added),
             }

@@ -33,7 +33,7 @@ from tablecrypt.table.table_files import TableFileIO, folders_of
 
 _NAMESPACE: Final = uuid.UUID("b4f5c1b0-6f2d-5c39-8a7e-2d1f0c9e7a55")
 _UUID: Final = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
-_METADATA: Final = re.compile(rf".*/metadata/(?P<number>[0-9]{{5,}})-(?P<generation>{_UUID})\.metadata\.json")
+_METADATA: Final = re.compile(rf".*/metadata/(?P<number>[0-9]{{5,15}})-(?P<generation>{_UUID})\.metadata\.json")
 _NAMED: Final = r"metadata/(?:snap-[0-9]+-[0-9]+-)?|data/(?:[^/=]+=[^/]*/)*(?:[0-9]+-[0-9]+-)?"
 _OTHERS: Final = re.compile(rf"(?:{_NAMED})(?P<generation>{_UUID})[^/]*\.(?:avro|puffin|parquet)")
 
