@@ -80,7 +80,7 @@ class MetastoreCatalogAdapter(MetastoreCatalog):
     def commit_table(
         self, table: Table, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
     ) -> CommitTableResponse:
-        """Commit as PyIceberg's own catalog does. Of a commit that another one was faster than no metadata file is left."""
+        """Commit as PyIceberg's own catalog does. A commit that lost to another one leaves no metadata file."""
         token = _STAGED.set(None)
         try:
             return super().commit_table(table, requirements, updates)  # type: ignore[safe-super]
