@@ -80,19 +80,41 @@ class SendingTwice(SqlCatalog):
         return super().commit_table(table, requirements, updates) if self.again == "class" else done
 
 
+def catalog_of(kind: type[SqlCatalog], folder: Path, aws: AwsServer) -> Any:
+    return encrypted(kind)("prod", uri=f"sqlite:///{folder}/c.db", warehouse=f"file://{folder}/w", **aws.kms_properties)
+
+
 @pytest.mark.parametrize("again", ["client", "class"])
 def test_of_a_commit_that_landed_and_was_called_refused_the_metadata_stays(unwatched_warehouse: Path, aws: AwsServer, again: str) -> None:
-    def catalog() -> Any:
-        folder = unwatched_warehouse
-        return encrypted(SendingTwice)("prod", uri=f"sqlite:///{folder}/c.db", warehouse=f"file://{folder}/w", **aws.kms_properties)
-
-    mine = catalog()
+    mine = catalog_of(SendingTwice, unwatched_warehouse, aws)
     mine.create_namespace("db")
     table = new_table(mine, appends=[ROWS])
     mine.again = again
     table.append(ROWS)
 
-    assert catalog().load_table("db.t").scan().to_arrow().num_rows == 2 * len(ROWS)
+    assert catalog_of(SqlCatalog, unwatched_warehouse, aws).load_table("db.t").scan().to_arrow().num_rows == 2 * len(ROWS)
+
+
+def test_a_change_that_landed_and_was_called_refused_is_no_failure(unwatched_warehouse: Path, aws: AwsServer) -> None:
+    """Others have built on it by then: its metadata is not the current one any more."""
+
+    class Overtaken(SendingTwice):
+        def commit_table(self, table: Table, requirements: Any, updates: Any) -> Any:
+            try:
+                return super().commit_table(table, requirements, updates)
+            finally:
+                if self.again:
+                    catalog_of(SqlCatalog, unwatched_warehouse, aws).load_table("db.t").append(ROWS)
+
+    mine = catalog_of(Overtaken, unwatched_warehouse, aws)
+    mine.create_namespace("db")
+    table = new_table(mine, appends=[ROWS])
+    mine.again = "client"
+    table.transaction().set_properties(owner="somebody").commit_transaction()
+
+    found = catalog_of(SqlCatalog, unwatched_warehouse, aws).load_table("db.t")
+    assert found.properties["owner"] == "somebody"
+    assert found.scan().to_arrow().num_rows == 2 * len(ROWS)
 
 
 def test_metastore_catalog_classes_alone_can_be_made_to_encrypt() -> None:

@@ -15,12 +15,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from pyiceberg.catalog import METADATA_LOCATION
-from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException, NoSuchTableError, TableAlreadyExistsError
+from pyiceberg.exceptions import CommitFailedException, NoSuchTableError, TableAlreadyExistsError
 from pyiceberg.table import StagedTable, Table
 from pyiceberg.typedef import Identifier
 
 from tablecrypt._per_process import PerProcess
 from tablecrypt.errors import MissingExtraError, TablecryptError
+from tablecrypt_catalog._pyiceberg.metastore import versions_after
 
 try:
     from pyiceberg.catalog.glue import GlueCatalog
@@ -235,38 +236,16 @@ class GlueCatalogAdapter(GlueCatalog):
         # Just before it is sent: PyIceberg has merged the entry's parameters with those of the commit by now.
         parameters = {name: value for name, value in table_input.get("Parameters", {}).items() if name != RENAMED_FROM}
         sent: TableInputTypeDef = {**table_input, "Parameters": self.parameters_to_send(parameters)}
-        try:
-            super()._update_glue_table(database_name, table_name, sent, version_id)
-        except CommitFailedException as refused:
-            if not self._has_landed(refused, (database_name, table_name), sent):
-                raise
+        super()._update_glue_table(database_name, table_name, sent, version_id)
 
     def _create_glue_table(self, database_name: str, table_name: str, table_input: TableInputTypeDef) -> None:
         try:
             super()._create_glue_table(database_name, table_name, table_input)
         except TableAlreadyExistsError as refused:
-            if not self._has_landed(refused, (database_name, table_name), table_input):
+            # The client of AWS sends a request again whose answer is lost, and finds then what it has made.
+            location = table_input.get("Parameters", {}).get(METADATA_LOCATION)
+            if not _was_sent_again(refused) or location not in versions_after(refused, self, (database_name, table_name)):
                 raise
-
-    def _has_landed(self, refused: Exception, identifier: Identifier, sent: TableInputTypeDef) -> bool:
-        """Whether an entry was refused because it is there: the client of AWS sends a request again whose answer is lost.
-
-        Raises:
-            CommitStateUnknownException: the request was sent again, and the table cannot be loaded.
-        """
-        location = sent.get("Parameters", {}).get(METADATA_LOCATION)
-        if not _was_sent_again(refused) or location is None:
-            return False
-
-        try:
-            current = self.load_table(identifier)
-        except Exception as error:
-            # Files of a commit that failed are deleted: of one that has landed, the table would name them.
-            raise CommitStateUnknownException(
-                f"{'.'.join(identifier)}: Glue's answer was lost and the table cannot be loaded, so the commit may have landed: {error}"
-            ) from error
-        # Others may have committed on top of it by now.
-        return location in (current.metadata_location, *(each.metadata_file for each in current.metadata.metadata_log))
 
 
 def _named_by(entry: TableTypeDef, mark: str) -> tuple[str, str] | None:

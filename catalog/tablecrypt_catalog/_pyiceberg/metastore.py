@@ -13,7 +13,7 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from pyiceberg.catalog import Catalog, MetastoreCatalog
-from pyiceberg.exceptions import NoSuchNamespaceError
+from pyiceberg.exceptions import CommitStateUnknownException, NoSuchNamespaceError
 from pyiceberg.io import FileIO
 from pyiceberg.schema import Schema
 from pyiceberg.table import CommitTableResponse, StagedTable, Table
@@ -61,6 +61,23 @@ def delete_refused(staged: StagedTable) -> None:
         logger.warning("could not delete %s of a refused commit: %s", staged.metadata_location, type(error).__name__)
 
 
+def versions_after(refused: Exception, catalog: Catalog, identifier: Identifier) -> set[str]:
+    """Return the metadata files that a table is known to have had, once its catalog has refused to change it.
+
+    Raises:
+        CommitStateUnknownException: the table cannot be loaded.
+    """
+    try:
+        current = catalog.load_table(identifier)
+    except Exception as error:
+        # Files of a commit that failed are deleted: of one that has landed, the table would name them.
+        raise CommitStateUnknownException(
+            f"{'.'.join(identifier)}: the commit was refused ({refused}) and may have landed: the table cannot be loaded: {error}"
+        ) from error
+    # Others may have committed on top by now.
+    return {current.metadata_location, *(entry.metadata_file for entry in current.metadata.metadata_log)}
+
+
 class MetastoreCatalogAdapter(MetastoreCatalog):
     """A catalog that keeps its own compare-and-swap while the metadata that it swaps in is ours."""
 
@@ -80,31 +97,34 @@ class MetastoreCatalogAdapter(MetastoreCatalog):
     def commit_table(
         self, table: Table, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
     ) -> CommitTableResponse:
-        """Commit as PyIceberg's own catalog does. A commit that lost to another one leaves no metadata file."""
+        """Commit as PyIceberg's own catalog does. A commit that lost to another one leaves no metadata file.
+
+        A refusal alone does not say that it lost: what sends it may have sent it twice, the first time with success. Then it is no failure.
+
+        Raises:
+            CommitStateUnknownException: the commit was refused, and the table cannot be loaded to see whether it landed.
+        """
         token = _STAGED.set(None)
         try:
             return super().commit_table(table, requirements, updates)  # type: ignore[safe-super]
-        except NOT_COMMITTED:
-            if (staged := _STAGED.get()) is not None and self._has_lost(staged):
-                delete_refused(staged)
-            raise
+        except NOT_COMMITTED as refused:
+            staged = _STAGED.get()
+            if staged is None or not self._has_landed(staged, refused):
+                raise
+            return CommitTableResponse(metadata=staged.metadata, metadata_location=staged.metadata_location)
         finally:
             _STAGED.reset(token)
 
-    def _has_lost(self, staged: StagedTable) -> bool:
-        """Whether the table is known to have gone another way from the state that a commit was based on.
+    def _has_landed(self, staged: StagedTable, refused: Exception) -> bool:
+        """Whether a commit that was refused is in the table. Where the table has gone another way, its metadata file is deleted."""
+        versions = versions_after(refused, self, staged.name())
+        if staged.metadata_location in versions:
+            return True
 
-        An error alone does not say so: a client's library may have sent the commit twice, the first time with success.
-        """
-        base = next((entry.metadata_file for entry in reversed(staged.metadata.metadata_log)), None)
-        try:
-            current = self.load_table(staged.name())
-        except Exception as error:  # noqa: BLE001  why the commit was refused is what the caller needs to know
-            logger.info("%s is not deleted, since the table cannot be loaded: %s", staged.metadata_location, type(error).__name__)
-            return False
-
-        logged = {entry.metadata_file for entry in current.metadata.metadata_log}
-        return base in logged and staged.metadata_location not in {current.metadata_location, *logged}
+        # The log of versions is cut: only where it reaches back to the base is the commit known to have lost.
+        if any(entry.metadata_file in versions for entry in staged.metadata.metadata_log[-1:]):
+            delete_refused(staged)
+        return False
 
     def stage_as_pyiceberg(self, current: Table | None, commit: Commit) -> StagedTable:
         """Stage a commit the way PyIceberg's own catalog does."""
