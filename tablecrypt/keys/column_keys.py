@@ -77,6 +77,7 @@ _KEY_ID: Final = "key-id"
 _MASK: Final = "mask"
 _SINCE: Final = "since"
 _BY_ID: Final = re.compile(r"encryption\.column\.(0|[1-9][0-9]{0,9})\.(key-id|mask|since|former-key-id|former-until)")
+_OF_FIELD: Final = re.compile(r"encryption\.column\.(0|[1-9][0-9]{0,9})(?:\.|\Z)")
 _MASK_TEXT: Final = re.compile(r"(null|error|redact|hash|truncate|constant)(?:\((.*)\))?", re.DOTALL)
 _LONGEST_PREFIX: Final = 64
 _LONGEST_ID: Final = 255
@@ -308,6 +309,12 @@ class ColumnPolicy:
                 raise ConfigurationError(
                     f"column {name!r} lies in {above!r}, whose rows have any number of it: protect {above!r} as a whole"
                 )
+
+
+def field_id_in(name: str) -> int | None:
+    """Return the field id that a property `encryption.column.<field id>.…` names; None where a name has none."""
+    found = _OF_FIELD.match(name)
+    return None if found is None else int(found[1])
 
 
 def told_until(properties: Mapping[str, Any], schema: Schema) -> dict[int, int | None]:

@@ -39,7 +39,7 @@ from pyiceberg.typedef import IcebergBaseModel
 
 from tablecrypt._parsed_json import problem_of
 from tablecrypt.errors import ConfigurationError, FormatError
-from tablecrypt.keys.column_keys import COLUMN_PREFIX, ColumnMask, ColumnPolicy, ProtectedColumn
+from tablecrypt.keys.column_keys import ColumnMask, ColumnPolicy, ProtectedColumn, field_id_in
 from tablecrypt.keys.former_keys import FormerKey
 from tablecrypt.table.protection.policy import Leaves, names_of_protected, protection_of_leaves, taken_names
 
@@ -189,7 +189,7 @@ def merged_columns(before: Mapping[int, PinnedColumn], now: Mapping[int, PinnedC
 
 def changed_columns(updates: Iterable[IcebergBaseModel]) -> frozenset[int]:
     """Return the field ids of the columns whose protection a commit sets or removes itself."""
-    return frozenset(field_id for update in updates for name in _named(update) if (field_id := _field_id(name)) is not None)
+    return frozenset(field_id for update in updates for name in _named(update) if (field_id := field_id_in(name)) is not None)
 
 
 def weaker(
@@ -248,9 +248,3 @@ def _named(update: IcebergBaseModel) -> Iterator[str]:
         yield from update.updates
     elif isinstance(update, RemovePropertiesUpdate):
         yield from update.removals
-
-
-def _field_id(name: str) -> int | None:
-    number = name.removeprefix(COLUMN_PREFIX).partition(".")[0]
-    # isdecimal() alone is true of digits of other scripts, which int() reads too.
-    return int(number) if name.startswith(COLUMN_PREFIX) and number.isascii() and number.isdecimal() else None

@@ -35,7 +35,15 @@ from tablecrypt import properties as names
 from tablecrypt.arguments import described
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import ConfigurationError, KeyNotFoundError, KmsAccessDeniedError, column_shown, with_sentence
-from tablecrypt.keys.column_keys import COLUMN_PREFIX, DECLARED_KEYS, DECLARED_MASK_PREFIX, ColumnMask, ColumnPolicy, ProtectedColumn
+from tablecrypt.keys.column_keys import (
+    COLUMN_PREFIX,
+    DECLARED_KEYS,
+    DECLARED_MASK_PREFIX,
+    ColumnMask,
+    ColumnPolicy,
+    ProtectedColumn,
+    field_id_in,
+)
 from tablecrypt.keys.former_keys import FormerKey
 from tablecrypt.keys.key_ring import is_kept_by_commits
 from tablecrypt.keys.manager import EncryptionManager
@@ -214,8 +222,8 @@ def declared_by_removal(metadata: TableMetadata, removals: Iterable[str], of_cat
     schema = metadata.schema()
     _refuse_by_id([name for name in asked if is_kept_by_commits(name) or name.startswith(names.SHARE.name)], "the table")
     # Those of a dropped column may go, which frees its names (policy.py).
-    by_id = [name for name in asked if name.startswith(COLUMN_PREFIX)]
-    _refuse_by_id([name for name in by_id if schema.find_column_name(_field_id(name)) is not None], "the table")
+    by_id = [name for name in asked if (field_id := field_id_in(name)) is not None and schema.find_column_name(field_id) is not None]
+    _refuse_by_id(by_id, "the table")
     if not any(_is_consumed(name) for name in asked):
         return Declaration({}, asked)
 
@@ -357,12 +365,6 @@ def _field(schema: Schema, name: str) -> int:
         return int(schema.find_field(name).field_id)
     except ValueError:
         raise ConfigurationError(f"there is no column {name!r} to protect: the table has {', '.join(schema.column_names)}") from None
-
-
-def _field_id(name: str) -> int:
-    number = name.removeprefix(COLUMN_PREFIX).partition(".")[0]
-    # 0 is the id of no column, so that properties of none may be removed.
-    return int(number) if number.isdecimal() and number.isascii() and len(number) < 11 else 0
 
 
 def _refuse_by_id(given: Iterable[str], of: str) -> None:
