@@ -48,6 +48,7 @@ from tablecrypt.table.metadata import (
     EncryptedTableMetadata,
     MetadataFile,
     check_metadata_location,
+    check_name_mapping,
     check_whole,
     encrypted_metadata,
     has_encryption_traces,
@@ -60,7 +61,7 @@ from tablecrypt.table.protection.declaring import first_declarations
 from tablecrypt.table.snapshots import check_retention
 from tablecrypt.table.table import EncryptedTable, are_plain_tables_opened
 from tablecrypt.table.table_files import TableFileIO, folders_named, folders_of
-from tablecrypt.table.updates import AddEncryptionKeyUpdate, check_name_mapping, with_copies
+from tablecrypt.table.updates import AddEncryptionKeyUpdate, with_copies
 from tablecrypt_catalog.pins.protected_columns import PinnedColumn
 from tablecrypt_catalog.pins.proven_heads import Proof, ProvenHeads
 from tablecrypt_catalog.pins.record import TableVersion, folders_on_first_sight, table_version
@@ -198,7 +199,6 @@ def check_metadata(client_properties: Properties, identifier: Identifier, metada
         return
 
     check_whole(location, metadata)
-    check_name_mapping(metadata.properties)
 
 
 def _check_master_keys(client_properties: Properties, identifier: Identifier, metadata: TableMetadata) -> None:

@@ -60,7 +60,9 @@ from pyiceberg.io import FileIO, InputFile
 from pyiceberg.manifest import ManifestFile
 from pyiceberg.schema import Schema
 from pyiceberg.serializers import Compressor
+from pyiceberg.table import TableProperties
 from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil, TableMetadataV3
+from pyiceberg.table.name_mapping import parse_mapping_from_json
 from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.snapshots import IsolationLevel, Operation, Snapshot
 from pyiceberg.typedef import IcebergBaseModel
@@ -655,6 +657,7 @@ def check_whole(location: str, metadata: EncryptedTableMetadata) -> None:
         TamperedFileError: two entries have one id, or two columns of a schema, or a column one that was not assigned; a snapshot is its own
             ancestor, or the current snapshot is not there, or is not that of `main` or of the log; or a snapshot is of a time that no
             calendar has, or its manifest list has a name that no file has.
+        ConfigurationError: its name mapping cannot be read.
     """
     for snapshot in metadata.snapshots:
         if not 0 <= snapshot.timestamp_ms <= _LAST_MS:
@@ -668,6 +671,23 @@ def check_whole(location: str, metadata: EncryptedTableMetadata) -> None:
     _check_columns(location, metadata)
     _check_ancestors(location, metadata)
     _check_current_snapshot(location, metadata)
+    check_name_mapping(metadata.properties)
+
+
+def check_name_mapping(table_properties: Mapping[str, object]) -> None:
+    """Check the property by which columns of files without field ids get theirs.
+
+    Raises:
+        ConfigurationError: it is there and cannot be read.
+    """
+    name = TableProperties.DEFAULT_NAME_MAPPING
+    try:
+        if mapping := table_properties.get(name):
+            parse_mapping_from_json(str(mapping))
+    except (ValueError, RecursionError) as error:
+        raise ConfigurationError(
+            f"the property {name} is not a name mapping ({type(error).__name__}): {str(mapping)[:80]!r}. Set it again, or remove it"
+        ) from None
 
 
 def _check_ids(location: str, metadata: EncryptedTableMetadata) -> None:

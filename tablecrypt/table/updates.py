@@ -44,9 +44,7 @@ from pyiceberg.exceptions import CommitFailedException, ValidationException
 from pyiceberg.io import FileIO
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
-from pyiceberg.table import TableProperties
 from pyiceberg.table.metadata import TableMetadata, TableMetadataV1
-from pyiceberg.table.name_mapping import parse_mapping_from_json
 from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.table.update import (
@@ -77,6 +75,7 @@ from tablecrypt.table._pyiceberg.transactions import TableMetadataUpdateContext,
 from tablecrypt.table.metadata import (
     EncryptedSnapshot,
     EncryptedTableMetadata,
+    check_name_mapping,
     check_types,
     encrypted_metadata,
     has_column_keys,
@@ -371,22 +370,6 @@ def check_table_properties(before: Mapping[str, str], after: Mapping[str, object
     check_values(changed, OF_TABLES)
     KeySettings.of(after)
     check_name_mapping(after)
-
-
-def check_name_mapping(table_properties: Mapping[str, object]) -> None:
-    """Check the property by which columns of files without field ids get theirs.
-
-    Raises:
-        ConfigurationError: it is there and cannot be read.
-    """
-    name = TableProperties.DEFAULT_NAME_MAPPING
-    try:
-        if mapping := table_properties.get(name):
-            parse_mapping_from_json(str(mapping))
-    except (ValueError, RecursionError) as error:
-        raise ConfigurationError(
-            f"the property {name} is not a name mapping ({type(error).__name__}): {str(mapping)[:80]!r}. Set it again, or remove it"
-        ) from None
 
 
 def depends_on_others(updates: Iterable[IcebergBaseModel]) -> bool:

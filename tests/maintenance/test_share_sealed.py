@@ -62,24 +62,41 @@ def test_the_partner_accepts_a_share_under_his_own_key_and_reads_it(
     assert record.key_id == shared.to_key_id == PublicKey.read(Path(f"{key_file}.pub")).key_id
 
 
+def saying(said: dict[str, str], table: EncryptedTable, shared: Shared, key_file: Path) -> str:
+    """Write a state of a share whose sharer gives it these properties; return where its metadata is."""
+
+    class Sharer(ShareWriter):
+        def _properties(self) -> dict[str, str]:
+            return {**super()._properties(), **said}
+
+    [record] = live_shares(table.refresh())
+    assert record.secret is not None
+    return state_of(table, shared, PublicKey.read(Path(f"{key_file}.pub")), record.secret, Sharer)
+
+
 def test_a_sharer_says_not_where_the_files_of_an_accepted_share_go(
     table: EncryptedTable, shared: Shared, partner: Partner, key_file: Path
 ) -> None:
     """In the folder of another table of his they would be that table's orphans."""
     his = {"write.data.path": f"{partner.location}/other/data", "write.metadata.path": f"{partner.location}/other/metadata"}
 
-    class Sharer(ShareWriter):
-        def _properties(self) -> dict[str, str]:
-            return {**super()._properties(), **his, f"encryption.share.{uuid.uuid4()}": "{}"}
-
-    [record] = live_shares(table.refresh())
-    assert record.secret is not None
-    location = state_of(table, shared, PublicKey.read(Path(f"{key_file}.pub")), record.secret, Sharer)
+    said = {**his, f"encryption.share.{uuid.uuid4()}": "{}"}
+    location = saying(said, table, shared, key_file)
     theirs = partner.catalog.register_table("db.share", accepted(replace(shared, metadata_location=location), partner, key_file))
 
     assert not [name for name in theirs.properties if name in his or name.startswith("encryption.share.")]
     assert verify(theirs).is_good
     assert [finding for each in audit(theirs).tables for finding in each.findings] == []
+
+
+def test_a_name_mapping_that_cannot_be_read_is_refused_before_there_is_a_copy(
+    table: EncryptedTable, shared: Shared, partner: Partner, key_file: Path
+) -> None:
+    location = saying({"schema.name-mapping.default": "no mapping"}, table, shared, key_file)
+
+    with pytest.raises(ConfigurationError, match="not a name mapping"):
+        accepted(replace(shared, metadata_location=location), partner, key_file)
+    assert not path_of(f"{partner.location}-accepted").exists()
 
 
 def test_before_it_is_accepted_nobody_reads_it(shared: Shared, table: EncryptedTable, partner: Partner) -> None:
