@@ -46,6 +46,7 @@ from tablecrypt.files.encrypting_file_io import ReadRestrictions
 from tablecrypt.keys.manager import KeySettings
 from tablecrypt.table.metadata import UNREADABLE, EncryptedTableMetadata, check_keys, encrypted_metadata, is_encrypted_tables
 from tablecrypt.table.protection.declaring import first_declarations
+from tablecrypt.table.protection.writing import AssertProtectionUnchanged
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import name_of
 from tablecrypt.table.updates import (
@@ -330,11 +331,12 @@ class EncryptedRestCatalog(EncryptingCatalog, RestViews):
 
         assert isinstance(staged, EncryptedTableMetadata)
         # A table that this commit makes has no protection that others could have changed.
-        if depends_on_others(updates) and not (is_migration or creates):
+        known = tuple(filter(_is_servers, requirements))
+        if (depends_on_others(updates) or known != requirements) and not (is_migration or creates):
             self._check_on_current(table, requirements, asked)
         # Begun before the commit is sent, so that what others commit meanwhile is no rollback.
         pin_check = self.client_pins.begin_check(table.name())
-        request = _request(table, requirements, _with_keks(updates, staged))
+        request = _request(table, known, _with_keks(updates, staged))
         answer = _parsed(CommitAnswer, self.request_commit(table, request), table.name())
         if creates:
             with self._dropping_again(table.name(), answer.metadata, staged.snapshots, PlaintextRefusedError):
@@ -451,6 +453,11 @@ def _parsed(model: type[A], text: str, identifier: str | Identifier) -> A:
     if is_encrypted_tables(answer.metadata):
         check_keys(f"{name}: the metadata in the catalog's answer", parsed, parsed.document["metadata"])
     return answer
+
+
+def _is_servers(requirement: object) -> bool:
+    """Whether a server knows a kind of requirement."""
+    return not isinstance(requirement, AssertProtectionUnchanged)
 
 
 def _request(table: Table, requirements: tuple[TableRequirement, ...], updates: tuple[IcebergBaseModel, ...]) -> str:

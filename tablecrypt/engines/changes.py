@@ -17,6 +17,7 @@ from pyroaring import BitMap64
 from tablecrypt.engines.job_messages import FileNumber
 from tablecrypt.errors import ConfigurationError, FormatError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
+from tablecrypt.maintenance._file_rewrite import check_open
 from tablecrypt.table.planning import EncryptedFileScanTask
 from tablecrypt.table.protection.writing import WrittenUnder
 from tablecrypt.table.table_files import NOT_COMMITTED, delete_files
@@ -87,13 +88,24 @@ def check_unchanged(name: str, planned: TableMetadata, current: TableMetadata, b
 
 
 @contextmanager
-def committing(transaction: EncryptedTransaction, io: EncryptingFileIO, files: Sequence[DataFile]) -> Iterator[None]:
+def committing(transaction: EncryptedTransaction, io: EncryptingFileIO, files: Sequence[DataFile], *, replaces: bool) -> Iterator[None]:
     """Commit what the block stages.
 
     The files are deleted only where it is certain that nothing was committed: after a lost connection they may be the table's.
+
+    Args:
+        transaction: it is committed at the end of the block.
+        io: the table's.
+        files: what workers wrote for it.
+        replaces: whether rows that the table has go out of it, so that only these files have what is to be there instead.
+
+    Raises:
+        AuthenticationError: with `replaces`, a file is not what its worker says of it.
     """
     is_staged = False
     try:
+        if replaces:
+            check_open(io, files)
         with transaction:
             yield
             is_staged = True

@@ -71,6 +71,7 @@ def commit_files(current: EncryptedTable, job: WorkerJob, files: list[DataFile],
     """Commit the files of all tasks in one snapshot, if there are any or all other rows go.
 
     Raises:
+        AuthenticationError: all other rows go, and a file is not what its worker says of it. The files are deleted then.
         StaleWriteError: the protection of columns was changed since the job began.
         CommitFailedException: others committed first, several times in a row.
     """
@@ -78,7 +79,7 @@ def commit_files(current: EncryptedTable, job: WorkerJob, files: list[DataFile],
         return
 
     transaction = current.transaction()
-    with committing(transaction, job.io, files):
+    with committing(transaction, job.io, files, replaces=overwrites):
         if overwrites:
             stage_overwrite(transaction, files, options)
         else:

@@ -169,13 +169,13 @@ class Writing:
             keys = TaskKeys.opened(self.job.key, ((each.number, each.keys) for each in written))
             change = upsert_change(self.table, self.content, results, keys)
         # Nothing is replaced, so this is an append, which no commit of others is in conflict with.
-        if not change.position_deleted and not change.dropped:
+        if not change.takes_out:
             self._commit_files(current, files)
             return
 
         # On the table as it was planned on, so that PyIceberg finds what others changed since.
         transaction = self.table.transaction()
-        with committing(transaction, io, change.written):
+        with committing(transaction, io, change.written, replaces=True):
             transaction.stage_rows(change, self.options)
 
     def _commit_files(self, current: EncryptedTable, files: list[DataFile]) -> None:

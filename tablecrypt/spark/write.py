@@ -361,7 +361,7 @@ def _commit(table: EncryptedTable, files: list[DataFile], options: WriteOptions)
         copied = options.copied.fingerprints if options.copied is not None else frozenset[bytes]()
         transaction.append_producer(options.commit, copied_files=copied).commit_files(files)
 
-    return _committed(table, files, options, stage)
+    return _committed(table, files, options, stage, replaces=options.mode == "overwrite")
 
 
 def _marks_merged(located: LocatedTable) -> bool:
@@ -387,11 +387,19 @@ def commit_change(located: LocatedTable, change: RowChange, options: WriteOption
 
 
 def _commit_change(located: LocatedTable, change: RowChange, options: WriteOptions) -> Snapshot | None:
-    return _committed(located.table, change.written, options, lambda transaction: transaction.stage_rows(change, options.commit))
+    def stage(transaction: EncryptedTransaction) -> None:
+        transaction.stage_rows(change, options.commit)
+
+    return _committed(located.table, change.written, options, stage, replaces=change.takes_out)
 
 
 def _committed(
-    table: EncryptedTable, files: Sequence[DataFile], options: WriteOptions, stage: Callable[[EncryptedTransaction], None]
+    table: EncryptedTable,
+    files: Sequence[DataFile],
+    options: WriteOptions,
+    stage: Callable[[EncryptedTransaction], None],
+    *,
+    replaces: bool,
 ) -> Snapshot | None:
     """Commit what `stage` stages, after what the options say comes first. Return the new snapshot; None where nothing made one."""
     io = table.io
@@ -403,7 +411,7 @@ def _committed(
             # On each base: another call may have copied the same files while this one wrote.
             transaction.check_each_base(partial(options.copied.check, table.io, branch=options.branch))
 
-    with committing(transaction, io, files):
+    with committing(transaction, io, files, replaces=replaces):
         if options.stage_first is not None:
             # In the same commit, so that no reader sees the columns without the rows.
             options.stage_first(transaction)

@@ -115,9 +115,14 @@ class RowChange:
         return [*self.rewritten, *self.added]
 
     @property
+    def takes_out(self) -> bool:
+        """Whether rows that the table has go out of it."""
+        return bool(self.dropped or self.position_deleted)
+
+    @property
     def operation(self) -> Operation:
         """What its snapshot does to the table, as Iceberg Java has it: streams read the rows of appends alone."""
-        if self.is_merge and not self.dropped and not self.position_deleted:
+        if self.is_merge and not self.takes_out:
             return Operation.APPEND
         return self.isolated_as
 

@@ -62,7 +62,7 @@ from tablecrypt.table.protection.declaring import declaration_updates, first_dec
 from tablecrypt.table.protection.exposed_values import check_deletes
 from tablecrypt.table.protection.policy import refuse_protected
 from tablecrypt.table.protection.visible_columns import ERROR, visible_columns
-from tablecrypt.table.protection.writing import StaleWriteError
+from tablecrypt.table.protection.writing import AssertProtectionUnchanged, StaleWriteError
 from tablecrypt.table.row_changes import RowChange, Upsert, deleted_rows, encrypted_files_to_data_files, key_columns, marks_rows
 from tablecrypt.table.scan import EncryptedDataScan
 from tablecrypt.table.snapshots import CommitOptions, EncryptedOverwrite, EncryptedProducer, EncryptedUpdateSnapshot
@@ -70,6 +70,7 @@ from tablecrypt.table.table_files import TableFileIO
 from tablecrypt.table.updates import (
     AddEncryptionKeyUpdate,
     UpgradeToVersion3Update,
+    changes_protection,
     check_properties_keep_key_id,
     check_table_properties,
     may_change_declarations,
@@ -418,7 +419,10 @@ class EncryptedTransaction(TransactionAdapter):
         # Most commits change no protection. Opening column keys for them would ask the KMS for nothing.
         if not may_change_declarations(self.table_metadata, changes):
             return tagging
-        return (*tagging, *declaration_updates(self.encrypted_metadata, changes, self.table_io.manager.columns, given))
+        declaring = declaration_updates(self.encrypted_metadata, changes, self.table_io.manager.columns, given)
+        if changes_protection((*changes, *declaring)):
+            self.require_of_base(AssertProtectionUnchanged.of)
+        return (*tagging, *declaring)
 
     def _tagging(self, updates: tuple[TableUpdate, ...]) -> tuple[TableUpdate, ...]:
         if not any(isinstance(update, SetCurrentSchemaUpdate) for update in updates):

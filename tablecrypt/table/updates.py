@@ -382,24 +382,33 @@ def depends_on_others(updates: Iterable[IcebergBaseModel]) -> bool:
             return True
         if isinstance(update, AddEncryptedSnapshotUpdate) and update.written_under is not None:
             return True
-        if isinstance(update, SetPropertiesUpdate) and any(name.startswith(COLUMN_PREFIX) for name in update.updates):
-            return True
-    return False
+    return _protects(updates)
 
 
 def may_change_declarations(before: TableMetadata, updates: Sequence[TableUpdate]) -> bool:
     """Whether updates protect columns; or, where some are protected, change that, rename or replace columns, or take keys away."""
-    for update in updates:
-        if isinstance(update, SetPropertiesUpdate) and any(name.startswith(COLUMN_PREFIX) for name in update.updates):
-            return True
+    if _protects(updates):
+        return True
     # Without a protected column there is no declaration that could have to follow.
     return any(_may_unsettle(update) for update in updates) and has_column_keys(before)
 
 
+def changes_protection(updates: Iterable[TableUpdate]) -> bool:
+    """Whether updates say otherwise how columns are protected, or declare it."""
+    return any(_protects([update]) or _unprotects(update) or isinstance(update, AddDeclarationUpdate) for update in updates)
+
+
+def _protects(updates: Iterable[object]) -> bool:
+    set_by_them = (name for update in updates if isinstance(update, SetPropertiesUpdate) for name in update.updates)
+    return any(name.startswith(COLUMN_PREFIX) for name in set_by_them)
+
+
+def _unprotects(update: TableUpdate) -> bool:
+    return isinstance(update, RemovePropertiesUpdate) and any(name.startswith(COLUMN_PREFIX) for name in update.removals)
+
+
 def _may_unsettle(update: TableUpdate) -> bool:
-    if isinstance(update, RemovePropertiesUpdate):
-        return any(name.startswith(COLUMN_PREFIX) for name in update.removals)
-    return isinstance(update, (AddSchemaUpdate, SetCurrentSchemaUpdate, RemoveEncryptionKeyUpdate))
+    return _unprotects(update) or isinstance(update, (AddSchemaUpdate, SetCurrentSchemaUpdate, RemoveEncryptionKeyUpdate))
 
 
 def check_commit(before: TableMetadata, after: TableMetadata) -> None:

@@ -234,6 +234,13 @@ def test_an_answer_that_breaks_off_or_cannot_be_decoded_is_none(odd_kms: OddKms,
         HadoopKmsKeys(odd_kms.url, retry=ONCE).current_version("pii")
 
 
+@pytest.mark.parametrize("versions", [0, -1, 2**31, 10**400, True])
+def test_a_number_of_versions_that_no_file_can_hold_is_refused(odd_kms: OddKms, versions: int) -> None:
+    odd_kms.odd = Answer(200, {"versions": versions, "length": 128})
+    with pytest.raises(KmsError, match="versions"):
+        HadoopKmsKeys(odd_kms.url, retry=ONCE).current_version("pii")
+
+
 @settings(max_examples=40)
 @given(
     body=st.dictionaries(

@@ -10,9 +10,11 @@ from typing import Final
 
 import pytest
 from pyiceberg.catalog import Catalog, load_catalog
-from pyiceberg.manifest import DataFile
+from pyiceberg.manifest import DataFile, FileFormat
 from pyroaring import BitMap64
 
+from tablecrypt.crypto.key_metadata import StandardKeyMetadata
+from tablecrypt.crypto.secret import Secret
 from tablecrypt.engines.changes import marked_files, numbered_files
 from tablecrypt.engines.job_keys import Role
 from tablecrypt.engines.tasks import WritingTask, decrypted_results
@@ -50,8 +52,10 @@ def job(
     forge: Callable[[list[DataFile]], Sequence[DataFile]],
     branch: str = "main",
     meanwhile: Callable[[], object] = dict,
+    *,
+    overwrites: bool = False,
 ) -> None:
-    """Append the rows 10 and 11 by two tasks, of which the second reports what `forge` makes of its files, and others work meanwhile."""
+    """Write the rows 10 and 11 by two tasks, of which the second reports what `forge` makes of its files, and others work meanwhile."""
     options = commit_to(table, branch, None)
     running, access = begin_write(table, branch, "Ray")
     shared = running.key.encrypt(Role.SHARED, 0, pickle.dumps(access))
@@ -63,7 +67,7 @@ def job(
 
     meanwhile()
     files = [file for result in decrypted_results(running.key, FileEntryCodec(running.metadata), messages) for file in result.files]
-    commit_files(current_table(table, running, files, branch), running, files, options, overwrites=False)
+    commit_files(current_table(table, running, files, branch), running, files, options, overwrites=overwrites)
 
 
 def written_before(table: EncryptedTable) -> list[DataFile]:
@@ -133,10 +137,34 @@ def test_a_result_that_names_files_which_its_job_did_not_write_is_refused_and_de
     assert all(path.is_file() for path in before)
 
 
-def test_the_result_of_an_honest_worker_is_committed(lake: Catalog) -> None:
-    job(encrypted_table(lake.load_table("db.t")), lambda files: files)
+WRONG: Final[dict[str, dict[str, object]]] = {
+    "no rows": {"record_count": 0},
+    "more rows": {"record_count": 2},
+    "another format": {"file_format": FileFormat.AVRO},
+    "another key": {"key_metadata": StandardKeyMetadata(Secret(bytes(16)), b"prefix").encode()},
+    "a name of its job where nothing is": {"file_path": None},
+}
 
-    assert ids(lake.load_table("db.t")) == [0, 1, 10, 11]
+
+@pytest.mark.parametrize("said", WRONG.values(), ids=WRONG)
+def test_files_that_are_not_what_their_worker_says_take_no_rows_place(lake: Catalog, said: dict[str, object]) -> None:
+    def forge(files: list[DataFile]) -> list[DataFile]:
+        for name, value in said.items():
+            other = files[0].file_path.replace("-00000.parquet", "-00001.parquet")
+            files[0][DATA_FILE_POSITIONS[name]] = other if value is None else value
+        return files
+
+    with pytest.raises(AuthenticationError, match="is not what the worker that wrote it says of it, and is not committed"):
+        job(encrypted_table(lake.load_table("db.t")), forge, overwrites=True)
+
+    assert ids(lake.load_table("db.t")) == [0, 1]
+
+
+@pytest.mark.parametrize("overwrites", [False, True])
+def test_the_result_of_an_honest_worker_is_committed(lake: Catalog, overwrites: bool) -> None:
+    job(encrypted_table(lake.load_table("db.t")), lambda files: files, overwrites=overwrites)
+
+    assert ids(lake.load_table("db.t")) == ([10, 11] if overwrites else [0, 1, 10, 11])
 
 
 @pytest.mark.parametrize("count", [-(2**63), -1, 2**40 + 1, 2**63 - 5])

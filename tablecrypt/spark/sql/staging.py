@@ -22,6 +22,7 @@ from pyiceberg.table.snapshots import Operation
 
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO, refuse_restricted
+from tablecrypt.maintenance._file_rewrite import check_open
 from tablecrypt.spark.sql.alterations import check_properties
 from tablecrypt.spark.sql.catalogs import catalog_of, described
 from tablecrypt.spark.sql.definitions import Definition, DefinitionRequest
@@ -71,9 +72,12 @@ class StagedTable:
 
         Raises:
             TableAlreadyExistsError, CommitFailedException: another client has created or changed the table meanwhile; no file is left.
+            AuthenticationError: rows are replaced, and a file is not what its task says of it; no file is left.
         """
         # Apart from the commit, whose error may be a lost answer: then the files may be the table's.
         with removing_on_error(self._io, self.files):
+            if self.replaces:
+                check_open(self._io, self.files)
             self._stage_rows()
         try:
             self.transaction.commit_transaction()

@@ -40,7 +40,14 @@ from pyiceberg.table import ALWAYS_TRUE, CreateTableTransaction, DataScan, FileS
 from pyiceberg.table import _parse_row_filter as parse_row_filter
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import IsolationLevel, Operation, Summary
-from pyiceberg.table.update import AddSnapshotUpdate, RemoveSnapshotsUpdate, TableRequirement, TableUpdate, UpdatesAndRequirements
+from pyiceberg.table.update import (
+    AddSnapshotUpdate,
+    RemoveSnapshotsUpdate,
+    TableRequirement,
+    TableUpdate,
+    UpdatesAndRequirements,
+    ValidatableTableRequirement,
+)
 from pyiceberg.table.update import _apply_table_update as apply_table_update
 from pyiceberg.table.update import _TableMetadataUpdateContext as TableMetadataUpdateContext
 from pyiceberg.table.update.snapshot import ExpireSnapshots, UpdateSnapshot, _DeleteFiles, _SnapshotProducer
@@ -480,6 +487,17 @@ class TransactionAdapter(Transaction):
     def _apply(self, updates: tuple[TableUpdate, ...], requirements: tuple[TableRequirement, ...] = ()) -> Transaction:
         check_text("what the transaction is to change", *updates)
         return super()._apply((*updates, *self.following(updates)), requirements)
+
+    def require_of_base(self, requirement: Callable[[TableMetadata], ValidatableTableRequirement]) -> None:
+        """Require something of what the transaction is committed on, as it is in the table that it began with. A new table had nothing.
+
+        PyIceberg's own way would hold it against what is staged, and so after changes of this very transaction.
+        """
+        if isinstance(self._table, StagedTable):
+            return
+        required = requirement(self._table.metadata)
+        if not any(type(each) is type(required) for each in self._requirements):
+            self._requirements = (*self._requirements, cast("TableRequirement", required))
 
     def apply(self, updates: tuple[TableUpdate, ...], requirements: tuple[TableRequirement, ...] = ()) -> Transaction:
         """Stage updates, and commit them at once where the transaction commits by itself."""

@@ -15,6 +15,9 @@ A column whose properties somebody has changed past its declaration is not decla
 encryption.column-mask.<column> and encryption.column-keys. The latter also takes away a former master key and a `since` of somebody else,
 and restores the master key and the mask of a column that was dropped.
 
+A change says of every protected column what it is to be, as its writer knows it. Made ready before somebody else changed the protection,
+it would undo that, and the declaration would be right-holders' own: `AssertProtectionUnchanged` refuses it.
+
 Raises ColumnKeyDeniedError where a proof is missing, and KeyIdChangedError for such a column; nothing was changed.
 """
 

@@ -286,12 +286,12 @@ def _ends_too_early(earlier: ColumnPolicy, former: FormerKey | None, column: Pro
 
 def _check_master_keys(earlier: ColumnPolicy, whole: ColumnPolicy, before: TableMetadata) -> None:
     """Check that a column's master key goes on as a former one: a declaration that did not know of it does not say so."""
-    for field_id in earlier.columns.keys() & whole.columns.keys():
-        known, declared = earlier.columns[field_id].column_key_id, whole.columns[field_id].column_key_id
-        if known not in whole.master_keys(field_id) and (name := before.schema().find_column_name(field_id)) is not None:
+    for field_id, column in earlier.columns.items():
+        keys, name = whole.master_keys(field_id), before.schema().find_column_name(field_id)
+        if keys and column.column_key_id not in keys and name is not None:
             raise CommitFailedException(
-                f"{before.location}: column {name!r} has come under master key {known!r} since it was declared under {declared!r}; nothing "
-                "was committed. Load the table and declare it again"
+                f"{before.location}: column {name!r} has come under master key {column.column_key_id!r} since it was declared under "
+                f"{keys[0]!r}; nothing was committed. Load the table and declare it again"
             )
 
 

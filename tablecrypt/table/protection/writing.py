@@ -22,17 +22,21 @@ A change of properties or keys between the two moves no branch: no requirement o
 
 The files of a column that was declared may be from before: a transaction that appends and then declares writes up to which sequence number
 files lack the protection.
+
+A change of the protection itself is refused where that was changed after its writer had loaded the table: see `AssertProtectionUnchanged`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Self
+from typing import Any, Literal, Self
 
+from pydantic import Field
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.update import ValidatableTableRequirement
 
 from tablecrypt import properties as names
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
@@ -121,7 +125,34 @@ def fields_left_out(policy: ColumnPolicy, schema: Schema) -> frozenset[int]:
 
 
 class StaleWriteError(CommitFailedException):
-    """Columns are protected otherwise now than when the files of a commit were written: nothing is committed, write the rows again."""
+    """Columns are protected otherwise now than when a commit was prepared: nothing is committed. Load the table and do it again."""
+
+
+class AssertProtectionUnchanged(ValidatableTableRequirement):
+    """Columns are protected as they were when a change of that was made ready. No server knows it: clients of one look for themselves.
+
+    `policy` is the ColumnPolicy of then.
+    """
+
+    type: Literal["assert-column-protection"] = Field(default="assert-column-protection")
+    # Any, because pydantic 2.5 looks into the annotations of a dataclass, and finds names that are not here.
+    policy: Any = Field(repr=False)
+    declarations: frozenset[str] = Field(repr=False)
+
+    @classmethod
+    def of(cls, metadata: TableMetadata) -> Self:
+        """Return the requirement that columns are protected as in this metadata, and by the same declarations."""
+        ring = metadata.key_ring if isinstance(metadata, EncryptedTableMetadata) else KeyRing()
+        declarations = frozenset(each.key_id for each in ring.column_declarations)
+        return cls(policy=ColumnPolicy.from_properties(metadata.properties), declarations=declarations)
+
+    def validate(self, base_metadata: TableMetadata | None) -> None:  # type: ignore[override]
+        """Raise StaleWriteError where the base of the commit protects columns otherwise."""
+        if base_metadata is not None and AssertProtectionUnchanged.of(base_metadata) != self:
+            raise StaleWriteError(
+                f"{base_metadata.location}: columns are protected otherwise now than when this change was prepared; nothing was committed. "
+                "Load the table and make the change again"
+            )
 
 
 @dataclass(frozen=True)
