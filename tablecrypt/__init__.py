@@ -37,9 +37,13 @@ _ON_DEMAND: Final = {
     "load_kms": "tablecrypt.kms.factory",
     "register": "tablecrypt_catalog.registration",
 }
+_PACKAGES: Final = ("maintenance", "orc", "parquet")
+"""Whose functions the README calls by their full names."""
 
 
 def __getattr__(name: str) -> Any:
+    if name in _PACKAGES:
+        return import_module(f"{__name__}.{name}")
     if name not in _ON_DEMAND:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(_ON_DEMAND[name]), name)

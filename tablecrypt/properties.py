@@ -258,6 +258,7 @@ _OWN_PREFIXES: Final = ("encryption.", "tablecrypt.", *_SERVICE_PREFIXES)
 _OWN_WORDS: Final = ("encryption", "tablecrypt")
 """First words of names, which are noticed where they are misspelt too."""
 
+_CLASSES: Final = ("py-catalog-impl", "py-io-impl", PY_KMS_IMPL.name)
 _DEFAULTS_OF_JAVA: Final = ("table-default.", "table-override.")
 _READERS_OF_SERVICES: Final = "tablecrypt.kms."
 _KMS_CLASSES_OF_JAVA: Final = "org.apache.iceberg."
@@ -432,6 +433,10 @@ def _check_foreign_name(name: str, value: Any, scope: str, is_foreign_kms: bool)
         raise ConfigurationError(
             f"{name} is a block of properties, which is not read: write each in a line of its own, {name}.{inner}: ..."
         )
+
+    # Ignored, it would leave the catalog, or the key service, another one than the user has named.
+    if scope == "catalog" and meant.startswith("py-") and name not in _CLASSES and (named := nearest(meant, _CLASSES)) is not None:
+        raise ConfigurationError(f"{name} is not a property of a catalog{_advice(meant, scope, named)}")
 
     is_ours = meant.startswith(_OWN_PREFIXES)
     if not is_ours and not _begins_like_ours(re.split("[._-]", meant, maxsplit=1)[0]):

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import re
 import shlex
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 from typing import Final
@@ -105,6 +107,11 @@ def test_the_configuration_file_of_the_readme_is_the_catalog_of_its_code() -> No
     (block,) = re.findall(r"```yaml\n(.*?)```", README, re.DOTALL)
 
     assert strictyaml.load(block).data["catalog"]["prod"] == _catalog_properties()
+
+
+def test_an_operation_is_called_by_its_full_name_after_the_import_of_the_package_alone() -> None:
+    named = "import tablecrypt; tablecrypt.maintenance.rotate_kek, tablecrypt.orc.write_table, tablecrypt.parquet.write_table"
+    subprocess.run([sys.executable, "-c", named], check=True)
 
 
 def test_the_make_targets_exist() -> None:

@@ -176,7 +176,8 @@ def _catalog_class(path: str) -> type[Catalog]:
     except MissingExtraError:
         raise
     except (ImportError, AttributeError, ValueError) as error:
-        near = did_you_mean(name, getattr(sys.modules.get(module), "__all__", ()))
+        # The name may be right, and what it is imported from not.
+        near = did_you_mean(name, (each for each in getattr(sys.modules.get(module), "__all__", ()) if each != name))
         raise ConfigurationError(f"{PY_CATALOG_IMPL} {path!r} cannot be imported: {error}{near}") from error
 
     if not isinstance(found, type) or not issubclass(found, Catalog):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -152,7 +153,7 @@ yes_option = click.option("--yes", "-y", is_flag=True, help="Do not ask for conf
 
 
 class FilePath(click.Path):
-    """The path of a file, which is refused where it is blank: that of a variable that is not set would be the current folder."""
+    """The path of a file, or of a folder, which is refused where it is blank: that of a variable that is not set is the current folder."""
 
     def __init__(self, **more: Any) -> None:
         super().__init__(path_type=Path, **more)
@@ -160,7 +161,10 @@ class FilePath(click.Path):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return the path."""
         if not str(value).strip():
-            self.fail("it is blank: name a file", param, ctx)
+            self.fail(f"it is blank: name a {'file' if self.file_okay else 'folder'}", param, ctx)
+        # A path loses it, and a file would lie where the folder was meant.
+        if not self.dir_okay and str(value).endswith(os.sep):
+            self.fail(f"it ends in {os.sep}, as that of a folder: name a file", param, ctx)
         return super().convert(value, param, ctx)
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from tablecrypt.cli._framework import OPENS_NONE, DocumentedCommand
+from tablecrypt.cli._framework import OPENS_NONE, DocumentedCommand, FilePath
 from tablecrypt.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -58,9 +58,7 @@ def use_a_table(folder: Path, orders: pa.Table) -> tuple[Any, Any, pa.Table]:
         ("In a folder that stays, to look around in", "tablecrypt demo --keep first-table"),
     ],
 )
-@click.option(
-    "--keep", type=click.Path(file_okay=False, path_type=Path), metavar="FOLDER", help="Leave everything in this folder, new or empty."
-)
+@click.option("--keep", type=FilePath(file_okay=False), metavar="FOLDER", help="Leave everything in this folder, new or empty.")
 def demo(keep: Path | None) -> None:
     """Make an encrypted table, and look at its bytes.
 

@@ -272,6 +272,8 @@ def rewrap(
 
     rewrapper = _Rewrapper(from_key_id, Counted("rewrap", "keys", progress), manifests_below)
     outcome = commit_keys(table, rewrapper.plan)
+    if from_key_id is not None and outcome.plan.keks and not rewrapper.has_moved:
+        logger.warning("no KEK of %s was wrapped by %r: all were under its own master key already", name_of(table), from_key_id)
     return Rewrapped(name_of(table), False, outcome.base.io.manager.table_key_id, outcome.plan.keks, outcome.plan.unneeded)
 
 
@@ -287,6 +289,8 @@ class _Rewrapper:
         self._counted = counted
         self._manifests_below = manifests_below
         self._done: dict[tuple[str, str], EncryptedKey] = {}
+        self.has_moved = False
+        """Whether the other master key has opened a KEK."""
 
     def plan(self, table: EncryptedTable) -> _RewrapPlan:
         """Return the exchange of every KEK of the table, and of the records of its shares."""
@@ -325,6 +329,7 @@ class _Rewrapper:
                 "from main needs it, expire its snapshots first"
             )
 
+        self.has_moved = True
         return manager.rewrap_kek(chain, self._from_key_id)
 
     def _is_of_table(self, table: EncryptedTable, chain: KeyChain, from_key_id: str) -> bool:

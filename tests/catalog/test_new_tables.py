@@ -75,6 +75,9 @@ def test_a_misspelt_property_makes_no_table(tmp_path: Path, aws: AwsServer, slip
         ("encryption.kms_type", "write encryption.kms-type"),
         ("encryption.data-key-length", "is a property of a table"),
         ("encrytion.key-id", "docs/reference/properties.md"),
+        ("py-kms-imp", "Did you mean py-kms-impl"),
+        ("py_kms_impl", "write py-kms-impl"),
+        ("py-catalog-imp", "Did you mean py-catalog-impl"),
         ("spark.sql.catalog.prod.encryption.required", "write encryption.required"),
     ],
 )

@@ -269,6 +269,11 @@ CALLS: Final[list[tuple[tuple[str, ...], str]]] = [
         ("encrypt-file", "rows.csv", " ", "--key-file", "orders.keys", "--key-id", "orders"),
         "Invalid value for 'TARGET': it is blank: name a file",
     ),
+    (("demo", "--keep", ""), "Invalid value for '--keep': it is blank: name a folder"),
+    (
+        ("keygen", "--key-id", "orders", "--key-file", "new.keys/"),
+        "Invalid value for '--key-file': it ends in /, as that of a folder: name a file",
+    ),
     (("share-keygen", "no/such/partner.key"), "no/such/partner.key: there is no folder {home}/no/such"),
     ((*PROD, "cat", "db.orders", "--limit", "99999999999999999999"), "99999999999999999999 is not in the range 0<=x<=9223372036854775807"),
     ((*PROD, "accept", "\udcff", *ACCEPT), "a location holds half of a surrogate pair"),

@@ -90,15 +90,19 @@ def test_a_rewrap_within_the_master_key_needs_no_other_key_named(table: Table) -
     assert state(table) == before
 
 
-def test_keks_from_before_and_after_the_move_are_all_rewrapped(table: Table, aws: AwsServer, alias: str) -> None:
-    """A writer may have made a KEK under the new key already, and the operation may run twice."""
+def test_keks_from_before_and_after_the_move_are_all_rewrapped(
+    table: Table, aws: AwsServer, alias: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A writer may have made a KEK under the new key already, and the operation may run twice; a misspelt key is told by the warning."""
     old = move(aws, alias)
     rewrap(table, from_key_id=old)
+    assert "was wrapped by" not in caplog.text
     rotate_kek(table)
     destroy(old)
 
     rewrap(table, from_key_id=old)
 
+    assert f"no KEK of db.t was wrapped by {old!r}" in caplog.text
     assert len(state(table)) == 4
 
 
