@@ -184,7 +184,7 @@ def value_type_of(function: Callable[..., Any]) -> Any:
     return next(iter(get_args(declared)), Any)
 
 
-def check_items(items: Sequence[WorkItem], asked: Collection[int], value_type: Any = Any) -> None:
+def check_items(items: Sequence[WorkItem], asked: Collection[int], value_type: Any) -> None:
     """Check that the results of a task are those of its works, each once; behind the error of one, others may be missing.
 
     Args:

@@ -75,9 +75,7 @@ class OwnedSpan:
     owner: str
 
 
-def coverage_gaps(
-    spans: Iterable[OwnedSpan], length: int, are_zeros: Callable[[int, int], bool] = lambda start, end: False
-) -> Iterator[str]:
+def coverage_gaps(spans: Iterable[OwnedSpan], length: int, are_zeros: Callable[[int, int], bool]) -> Iterator[str]:
     """Say where the spans leave bytes of a file of that length without an owner, or give them two.
 
     Args:

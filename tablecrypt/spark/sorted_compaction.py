@@ -162,7 +162,7 @@ def _z_names(z_order: Sequence[str]) -> list[str]:
     return [f"{_Z_VALUE}{number}" for number in range(len(z_order))]
 
 
-def _row_schema(table: Schema, z_order: Sequence[str] = ()) -> pa.Schema:
+def _row_schema(table: Schema, z_order: Sequence[str]) -> pa.Schema:
     schema = schema_for_spark(with_lineage(table)).append(pa.field(_PARTITION, pa.string()))
     for name in _z_names(z_order):
         schema = schema.append(pa.field(name, pa.int64()))

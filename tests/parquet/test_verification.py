@@ -176,15 +176,19 @@ def test_modules_outside_of_the_file_are_refused_before_anything_is_read(offset:
             work(changed, MODES[0].keys)
 
 
+def no_zeros(_start: int, _end: int) -> bool:
+    return False
+
+
 def test_every_byte_has_one_owner() -> None:
     spans = [OwnedSpan(0, 4, "a"), OwnedSpan(4, 10, "b"), OwnedSpan(10, 12, "c")]
-    assert list(coverage_gaps(spans, 12)) == []
-    assert list(coverage_gaps(reversed(spans), 12)) == []
-    assert list(coverage_gaps(spans, 15)) == ["bytes 12 to 15, the end of the file, belong to nothing"]
+    assert list(coverage_gaps(spans, 12, no_zeros)) == []
+    assert list(coverage_gaps(reversed(spans), 12, no_zeros)) == []
+    assert list(coverage_gaps(spans, 15, no_zeros)) == ["bytes 12 to 15, the end of the file, belong to nothing"]
     assert list(coverage_gaps([spans[0], spans[2]], 12, lambda start, end: (start, end) == (4, 10))) == []
-    assert list(coverage_gaps([spans[0], spans[2]], 12)) == ["bytes 4 to 10 belong to nothing: they are between a and c"]
-    assert list(coverage_gaps([*spans, OwnedSpan(3, 5, "d")], 12)) == [
+    assert list(coverage_gaps([spans[0], spans[2]], 12, no_zeros)) == ["bytes 4 to 10 belong to nothing: they are between a and c"]
+    assert list(coverage_gaps([*spans, OwnedSpan(3, 5, "d")], 12, no_zeros)) == [
         "bytes 3 to 4 belong to d and to a",
         "bytes 4 to 5 belong to b and to d",
     ]
-    assert list(coverage_gaps([OwnedSpan(0, 12, "a"), spans[1]], 12)) == ["bytes 4 to 10 belong to b and to a"]
+    assert list(coverage_gaps([OwnedSpan(0, 12, "a"), spans[1]], 12, no_zeros)) == ["bytes 4 to 10 belong to b and to a"]

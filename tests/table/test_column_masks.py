@@ -112,7 +112,7 @@ def test_a_fixed_value_takes_the_place_of_every_value_and_of_null(kind: pa.DataT
 
 @pytest.mark.parametrize("kind", [pa.timestamp("ns"), pa.timestamp("ns", "UTC")], ids=str)
 def test_the_fixed_value_of_nanoseconds_is_1970(kind: pa.DataType) -> None:
-    column = mask_column(pa.array([5, None], kind), MaskAction.MASK_TO_FIXED_VALUE)
+    column = mask_column(pa.array([5, None], kind), MaskAction.MASK_TO_FIXED_VALUE, b"")
 
     assert column.view(pa.int64()).to_pylist() == [0, 0]
 
@@ -120,12 +120,12 @@ def test_the_fixed_value_of_nanoseconds_is_1970(kind: pa.DataType) -> None:
 def test_the_fixed_value_of_a_uuid_is_all_zero() -> None:
     column = pa.ExtensionArray.from_storage(pa.uuid(), pa.array([uuid.uuid4().bytes, None], pa.binary(16)))
 
-    assert mask_column(column, MaskAction.MASK_TO_FIXED_VALUE).to_pylist() == [uuid.UUID(int=0)] * 2
+    assert mask_column(column, MaskAction.MASK_TO_FIXED_VALUE, b"").to_pylist() == [uuid.UUID(int=0)] * 2
 
 
 @pytest.mark.parametrize("kind", [pa.string(), pa.int64(), pa.struct([("a", pa.int32())]), pa.list_(pa.string())], ids=str)
 def test_null_takes_the_place_of_everything(kind: pa.DataType) -> None:
-    column = mask_column(pa.nulls(3, kind), MaskAction.REPLACE_WITH_NULL)
+    column = mask_column(pa.nulls(3, kind), MaskAction.REPLACE_WITH_NULL, b"")
 
     assert (column.type, column.to_pylist()) == (kind, [None] * 3)
 
@@ -154,12 +154,12 @@ def test_timestamps_with_a_time_zone_are_truncated_in_utc(unit: str, second: int
     column = pa.array([early, None], pa.timestamp(unit, zone))
 
     for action in TRUNCATIONS:
-        assert mask_column(column, action).view(pa.int64()).to_pylist() == [start, None]
+        assert mask_column(column, action, b"").view(pa.int64()).to_pylist() == [start, None]
 
 
 def test_a_value_whose_year_begins_before_its_type_does_is_refused() -> None:
     with pytest.raises(ReadRestrictionError, match="cannot be truncated"):
-        mask_column(pa.array([-(2**63) + 1], pa.timestamp("ns")), MaskAction.TRUNCATE_TO_YEAR)
+        mask_column(pa.array([-(2**63) + 1], pa.timestamp("ns")), MaskAction.TRUNCATE_TO_YEAR, b"")
 
 
 @pytest.mark.parametrize("salt", [b"", SALT], ids=["global", "local"])

@@ -31,7 +31,7 @@ from typing import Any, Final, cast
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.conversions import from_bytes
-from pyiceberg.io.pyarrow import pyarrow_to_schema, schema_to_pyarrow
+from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat, ManifestEntry, ManifestEntryStatus, ManifestFile
 from pyiceberg.schema import Schema, prune_columns
 from pyiceberg.table import ALWAYS_TRUE
@@ -50,16 +50,16 @@ from tablecrypt.maintenance._shred_find import OlderFiles
 from tablecrypt.maintenance.columns.blanking import BLANKED
 from tablecrypt.maintenance.erasure.row_filter import ErasureFilter
 from tablecrypt.maintenance.operation import Counted
-from tablecrypt.manifests.records import FORMAT_VERSION, EncryptedDataFile, is_deletion_vector, key_metadata_of, partition_values
+from tablecrypt.manifests.records import EncryptedDataFile, is_deletion_vector, key_metadata_of, partition_values
 from tablecrypt.parquet.dictionaries import keeps_unused_values
 from tablecrypt.parquet.file_keys import FileKeys
 from tablecrypt.parquet.layout import encrypted_layout
 from tablecrypt.parquet.storage import open_source
 from tablecrypt.parquet.uniform import ReadRequest, UniformParquetFile
-from tablecrypt.table._pyiceberg.arrow import InclusiveMetricsEvaluator, to_requested_schema
+from tablecrypt.table._pyiceberg.arrow import InclusiveMetricsEvaluator
 from tablecrypt.table.arrow_filter import comparable
 from tablecrypt.table.data_file_reader import FIELD_ID_KEY, opened_file
-from tablecrypt.table.deletes import DeletionVectorReader, equality_fields
+from tablecrypt.table.deletes import DeletionVectorReader, equality_rows
 from tablecrypt.table.metadata import EncryptedSnapshot, has_column_keys
 from tablecrypt.table.planning import EncryptedFileScanTask, sequence_number_of
 from tablecrypt.table.reader import TaskReader
@@ -371,7 +371,8 @@ class FileSearch:
             self._vectors.check(EncryptedDataFile.of(file), None)
             return Inspected(Holds.NOTHING)
         if file.content == DataFileContent.EQUALITY_DELETES:
-            return self._decided(self._equality_values(file))
+            _, _, batches = equality_rows(self._io, self._metadata, file)
+            return self._decided(pa.Table.from_batches(batches) if batches else pa.table({}))
 
         return self._decided(self._copied_rows(file))
 
@@ -420,19 +421,6 @@ class FileSearch:
         matching = partial.may_match(values)
 
         return Inspected(Holds.ROWS if matching else Holds.NOTHING, values.num_rows, matching)
-
-    def _equality_values(self, file: DataFile) -> pa.Table:
-        wanted = equality_fields(file, self._schema)
-        with opened_file(self._io, file) as opened:
-            # Engines may have written the file without field ids: the table's name mapping tells its columns, as in scans.
-            stored = pyarrow_to_schema(opened.schema, self._metadata.name_mapping(), format_version=FORMAT_VERSION)
-            read = prune_columns(stored, wanted.field_ids, select_full_types=False)
-            batches = [
-                to_requested_schema(wanted, read, batch, allow_timestamp_tz_mismatch=True)
-                for batch in opened.batches(ReadRequest([column.name for column in read.columns]))
-            ]
-
-        return pa.Table.from_batches(batches) if batches else pa.table({})
 
     def _copied_rows(self, file: DataFile) -> pa.Table:
         """Return the rows that a position delete file copies, in those of their columns that are the table's."""

@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any, Final
 
 import pyarrow as pa
+from pyiceberg.manifest import ManifestContent
 from pyiceberg.table import TableProperties
 from pyiceberg.table.snapshots import Operation
 from pyiceberg.table.sorting import NullOrder, SortDirection
@@ -45,7 +46,7 @@ from tablecrypt.spark.sql.calls import (
 from tablecrypt.spark.sql.statements.operations import procedure_of
 from tablecrypt.table.replace_files import EncryptedManifestRewrite, is_worth_rewriting, manifests_by_kind
 from tablecrypt.table.table import EncryptedTable
-from tablecrypt.table.table_files import name_of
+from tablecrypt.table.table_files import live_files, name_of
 
 _OPTIONS: Final[Mapping[str, tuple[str, type]]] = {
     "target-file-size-bytes": ("target_file_size", int),
@@ -209,17 +210,11 @@ def _rewrite_position_delete_files(call: Call) -> Iterator[Row]:
 
     # Called for its errors: a wrong `where` must not pass because there is nothing to do.
     call.condition()
-    snapshot = table.current_snapshot()
-    others = [
-        entry.data_file.file_path
-        for manifest in (snapshot.manifests(table.io) if snapshot is not None else ())
-        if manifest.content == 1
-        for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=True)
-        if not is_deletion_vector(entry.data_file)
-    ]
+    deletes = live_files(table.current_snapshot(), table.io, ManifestContent.DELETES)
+    others = sum(not is_deletion_vector(file) for file in deletes)
     if others:
         raise ConfigurationError(
-            f"{name_of(table)} has {len(others)} delete files from before it had deletion vectors: "
+            f"{name_of(table)} has {others} delete files from before it had deletion vectors: "
             "the procedure compact applies them, with apply_deletes => true"
         )
 

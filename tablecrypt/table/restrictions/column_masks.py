@@ -103,7 +103,7 @@ def takes(action: MaskAction, kind: IcebergType, required: bool) -> bool:
     return isinstance(kind, _TYPES[action])
 
 
-def mask_column(column: pa.Array, action: MaskAction, salt: bytes = b"") -> pa.Array:
+def mask_column(column: pa.Array, action: MaskAction, salt: bytes) -> pa.Array:
     """Return a column masked: as long as it was, and of the same type.
 
     Args:

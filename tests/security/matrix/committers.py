@@ -161,16 +161,17 @@ CHANGES: Final[Mapping[str, Change]] = {
     "the column is shredded": Change(shred),
 }
 STAGED: Final = frozenset({"rows", "columns", "protection"})
+ALWAYS_TRIED: Final = frozenset({"rows", "protection"})
 LEADING: Final = "another column is declared"
 
 
 def stale(scene: People) -> Iterator[Commit]:
     """Every operation by a writer who had loaded the table before a change, or had staged it before.
 
-    What writes no rows is tried around one change alone: that a column more is declared.
+    What neither writes rows nor changes their protection is tried around one change alone: that a column more is declared.
     """
     for changed, change in CHANGES.items():
-        for operation in (each for each in OPERATIONS if not each.repeats and (each.group == "rows" or changed == LEADING)):
+        for operation in (each for each in OPERATIONS if not each.repeats and (each.group in ALWAYS_TRIED or changed == LEADING)):
             for is_written in (False, True) if operation.is_staged and operation.group in STAGED else (False,):
                 begin = partial(_late, operation=operation, change=change, is_written=is_written)
                 how = f"{operation.name}, {'written' if is_written else 'loaded'} before"
