@@ -45,9 +45,9 @@ class Vault(RunningServer):
         return {"vault.url": self.url, "vault.token": token or self.token}
 
     def token_for(self, name: str, policy: str) -> str:
-        """A new token that may do what a policy in HCL grants."""
+        """A new token that may do what a policy in HCL grants, beside what Vault's default policy grants every token."""
         self.client.sys.create_or_update_policy(name, policy)
-        token: str = self.client.auth.token.create(policies=[name], no_default_policy=True)["auth"]["client_token"]
+        token: str = self.client.auth.token.create(policies=[name])["auth"]["client_token"]
         return token
 
 

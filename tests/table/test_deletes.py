@@ -263,6 +263,17 @@ def test_positions_over_32_bits_are_kept() -> None:
     assert parse_deletion_vector(deletion_vector_blob(BitMap64([1, 2**33]).serialize()), "loc").max() == 2**33
 
 
+def test_a_bitmap_is_checked_before_it_is_used() -> None:
+    """Where a library believes how many parts there are, the process ends: whoever may commit writes deletion vectors."""
+    from pyroaring import BitMap64
+
+    content = bytearray(BitMap64(range(0, 3000, 150)).serialize())
+    content[19] = 0x80  # the highest byte of the number of containers
+
+    with pytest.raises(FormatError, match="is not a 64-bit Roaring bitmap"):
+        parse_deletion_vector(deletion_vector_blob(bytes(content)), "loc", rows=10_000)
+
+
 def test_a_shared_delete_file_is_read_once(files: TableFiles) -> None:
     data = [files.data(ROWS) for _ in range(3)]
     delete = files.position_deletes([(each.file_path, 3) for each in data])

@@ -143,10 +143,11 @@ def _written_in_the_clear(scene: People, client: str) -> Callable[[], object]:
 
 @dataclass(frozen=True)
 class Change:
-    """What a right-holder changes, and what has to be hidden of what is written after it."""
+    """What a right-holder changes, what has to be hidden of what is written after it, and whether it changes how columns are protected."""
 
     make: Callable[[EncryptedTable], object]
     hidden: Hidden = HIDDEN
+    is_of_columns: bool = True
 
 
 CHANGES: Final[Mapping[str, Change]] = {
@@ -154,24 +155,25 @@ CHANGES: Final[Mapping[str, Change]] = {
     "another master key": Change(columns("fin: ssn, salary; pii: person.email"), Hidden(readers=(TABLES_KEY,))),
     "protection is removed": Change(columns("pii: person.email; fin: salary"), Hidden(())),
     "column KEKs are rotated": Change(rotate_column_keks),
-    "the table's KEK is rotated": Change(rotate_and_rewrap),
+    "the table's KEK is rotated": Change(rotate_and_rewrap, is_of_columns=False),
     "the column is renamed": Change(rename),
     "mask error": Change(mask("error")),
     "mask null": Change(mask("null")),
     "the column is shredded": Change(shred),
 }
 STAGED: Final = frozenset({"rows", "columns", "protection"})
-ALWAYS_TRIED: Final = frozenset({"rows", "protection"})
 LEADING: Final = "another column is declared"
 
 
 def stale(scene: People) -> Iterator[Commit]:
     """Every operation by a writer who had loaded the table before a change, or had staged it before.
 
-    What neither writes rows nor changes their protection is tried around one change alone: that a column more is declared.
+    What writes no rows is tried around one change alone, that a column more is declared; what changes the protection of columns is tried
+    around every one that does so too.
     """
     for changed, change in CHANGES.items():
-        for operation in (each for each in OPERATIONS if not each.repeats and (each.group in ALWAYS_TRIED or changed == LEADING)):
+        tried = {"rows", *(("protection",) if change.is_of_columns else ())}
+        for operation in (each for each in OPERATIONS if not each.repeats and (each.group in tried or changed == LEADING)):
             for is_written in (False, True) if operation.is_staged and operation.group in STAGED else (False,):
                 begin = partial(_late, operation=operation, change=change, is_written=is_written)
                 how = f"{operation.name}, {'written' if is_written else 'loaded'} before"

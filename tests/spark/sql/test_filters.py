@@ -279,12 +279,12 @@ def test_no_single_row_is_lost_to_any_comparison_or_its_negation(name: str) -> N
     empty = dict.fromkeys(COLUMNS)
     held = [empty | {name: value} for value in VALUES[name]]
     alone, pairs = [[row] for row in held], [[row, other] for row in held for other in held]
-    files = {PARTITIONED: alone, UNPARTITIONED_PARTITION_SPEC: [*alone, *pairs]}
-    entries = {spec: entries_of_files([data_file(each, spec) for each in mine], SCHEMA, spec) for spec, mine in files.items()}
+    files = [(PARTITIONED, alone), (UNPARTITIONED_PARTITION_SPEC, [*alone, *pairs])]
+    entries = [entries_of_files([data_file(each, spec) for each in mine], SCHEMA, spec) for spec, mine in files]
     for wanted in (each for bare in comparisons(name) for each in (bare, call("NOT", bare), call("NOT", call("NOT", bare)))):
-        for spec, mine in files.items():
+        for (spec, mine), of_files in zip(files, entries, strict=True):
             hold = {number for number, rows_of_file in enumerate(mine) if any(spark(wanted, row) is True for row in rows_of_file)}
-            assert hold <= matching(pruning_filter([wanted], SCHEMA, SCHEMA), entries[spec], spec), wanted
+            assert hold <= matching(pruning_filter([wanted], SCHEMA, SCHEMA), of_files, spec), wanted
         kept = {number for number, row in enumerate(held) if spark(wanted, row) is True}
         assert kept <= read_with(pruning_filter([wanted], SCHEMA, SCHEMA), held), wanted
 
