@@ -15,11 +15,12 @@ import inspect
 import pkgutil
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from enum import EnumMeta
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
+from types import GenericAlias
 from typing import Any, Final
 
 ROOT: Final = Path(__file__).parents[2]
@@ -190,8 +191,11 @@ def _signature(thing: Any) -> str:
     return ("class " if inspect.isclass(thing) else "") + _parameters(thing)
 
 
-def _parameters(thing: Callable[..., Any]) -> str:
+def _parameters(thing: Any) -> str:
     """Return the parameters without annotations, whose text depends on the version of Python."""
+    # Of tuple[…], for which Python 3.13 has a signature and earlier ones have none.
+    if isinstance(thing, GenericAlias):
+        return "(…)"
     try:
         parameters = inspect.signature(thing).parameters.values()
     except ValueError:

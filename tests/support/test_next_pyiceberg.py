@@ -21,7 +21,8 @@ def repository(tmp_path: Path) -> str:
 
 
 def registry(folder: Path, *versions: str) -> tuple[str, ...]:
-    """Options of pip by which it finds these versions of PyIceberg alone."""
+    """Options of pip by which it finds these versions of PyIceberg alone. Environments of other interpreters have no pip."""
+    pytest.importorskip("pip")
     for version in versions:
         (folder / f"pyiceberg-{version}-py3-none-any.whl").touch()
     return ("--no-index", "--find-links", str(folder))
