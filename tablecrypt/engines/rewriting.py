@@ -7,7 +7,7 @@ Rows that only move keep their `_row_id` and `_last_updated_sequence_number`, wh
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 from pyiceberg.manifest import DataFile
@@ -17,6 +17,7 @@ from tablecrypt._bytes import ByteReader, frame
 from tablecrypt.engines.job_keys import JobKey, Role
 from tablecrypt.engines.job_messages import decode_positions, encode_positions
 from tablecrypt.engines.tasks import WritingTask
+from tablecrypt.maintenance.compaction_plan import check_rows, live_rows
 from tablecrypt.table.file_entries import FileEntryCodec
 from tablecrypt.table.planning import EncryptedFileScanTask
 from tablecrypt.table.reader import remaining_rows
@@ -40,6 +41,21 @@ def encrypt_rewrites(
         content = frame(encode_positions(positions)) + codec.encode_tasks(tasks)
         messages.append(job_key.encrypt(Role.TASK, number, content))
     return messages
+
+
+def check_remaining(rewritten: Sequence[tuple[EncryptedFileScanTask, BitMap64]], files: Iterable[DataFile]) -> None:
+    """Check that the files of all tasks hold as many rows as the old ones have left: a worker could leave some out.
+
+    Args:
+        rewritten: files that were written again, each with the positions of live rows that were left out.
+        files: the new ones, as tasks report them.
+
+    Raises:
+        FormatError: they do not.
+    """
+    before = [(live_rows([task]), len(positions)) for task, positions in rewritten]
+    left = [None if count is None else count - gone for count, gone in before]
+    check_rows(left, files, rewritten[0][0].file.file_path)
 
 
 def rewritten_files(job: WritingTask, number: int, message: bytes) -> list[DataFile]:

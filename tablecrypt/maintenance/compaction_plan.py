@@ -112,10 +112,7 @@ class FileGroup:
     @property
     def live_rows(self) -> int | None:
         """How many rows are left when the deletes are applied; None if only applying them can tell."""
-        deletes = [file for task in self.tasks for file in task.delete_files]
-        if not all(is_deletion_vector(file) for file in deletes):
-            return None
-        return sum(int(task.file.record_count) for task in self.tasks) - sum(int(file.record_count) for file in deletes)
+        return live_rows(self.tasks)
 
 
 def plan_groups(tasks: Iterable[EncryptedFileScanTask], rules: CompactionRules, mixed: Collection[int]) -> list[FileGroup]:
@@ -158,20 +155,29 @@ def dangling_deletes(every: Iterable[EncryptedFileScanTask], replaced: Iterable[
     return frozenset({EncryptedDataFile.of(file) for task in replaced for file in task.delete_files} - needed)
 
 
-def check_rows(live_rows: Sequence[int | None], files: Iterable[DataFile], what: str) -> None:
+def live_rows(tasks: Iterable[EncryptedFileScanTask]) -> int | None:
+    """Return how many rows files have left when their deletes are applied; None if only applying them can tell."""
+    files = list(tasks)
+    deletes = [file for task in files for file in task.delete_files]
+    if not all(is_deletion_vector(file) for file in deletes):
+        return None
+    return sum(int(task.file.record_count) for task in files) - sum(int(file.record_count) for file in deletes)
+
+
+def check_rows(left: Sequence[int | None], files: Iterable[DataFile], what: str) -> None:
     """Check that new files hold all rows that the old ones had left.
 
     Args:
-        live_rows: of each group that was rewritten.
+        left: how many rows each of the old files, or each group of them, had left; None where that is not known.
         files: the new files.
         what: names the old files.
 
     Raises:
         FormatError: they do not hold as many as the old files' manifests say.
     """
-    known = [count for count in live_rows if count is not None]
+    known = [count for count in left if count is not None]
     written = sum(int(file.record_count) for file in files)
-    if len(known) == len(live_rows) and sum(known) != written:
+    if len(known) == len(left) and sum(known) != written:
         raise FormatError(f"{what} and what was rewritten with it have {sum(known)} rows by their manifests, but {written} were read")
 
 

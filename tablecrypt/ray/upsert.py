@@ -26,7 +26,7 @@ from tablecrypt.engines.changes import marked_files, numbered_files
 from tablecrypt.engines.job_keys import JobKey, JobTicket, Role
 from tablecrypt.engines.job_messages import FileNumber, merge_positions
 from tablecrypt.engines.jobs import WorkerJob
-from tablecrypt.engines.rewriting import encrypt_rewrites, rewritten_files
+from tablecrypt.engines.rewriting import check_remaining, encrypt_rewrites, rewritten_files
 from tablecrypt.engines.spreading import balanced
 from tablecrypt.engines.tasks import EngineTaskResult, WritingTask, decrypted_results
 from tablecrypt.errors import AuthenticationError, ConfigurationError, TablecryptError
@@ -36,7 +36,7 @@ from tablecrypt.table.planning import EncryptedFileScanTask
 from tablecrypt.table.row_changes import RowChange, Upsert, has_duplicates, identifier_columns, keys_filter, marks_rows
 from tablecrypt.table.scan import EncryptedDataScan
 from tablecrypt.table.table import EncryptedTable
-from tablecrypt.table.table_files import delete_files
+from tablecrypt.table.table_files import delete_files, removing_on_error
 
 _UPDATED: Final = "__tablecrypt_updated"
 
@@ -238,6 +238,9 @@ def _rewritten(table: EncryptedTable, position_deleted: list[tuple[EncryptedFile
         delete_files(job.io, files)
         raise_from_worker(errors[0])
         raise errors[0]
+
+    with removing_on_error(job.io, files):
+        check_remaining(position_deleted, files)
 
     return files
 

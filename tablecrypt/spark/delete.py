@@ -28,7 +28,7 @@ from tablecrypt.engines.access import TableAccess
 from tablecrypt.engines.changes import marked_files, numbered_files
 from tablecrypt.engines.job_keys import JobTicket, Role
 from tablecrypt.engines.job_messages import FileNumber, bitmap_of, merge_positions
-from tablecrypt.engines.rewriting import encrypt_rewrites, rewritten_files
+from tablecrypt.engines.rewriting import check_remaining, encrypt_rewrites, rewritten_files
 from tablecrypt.engines.tasks import decrypted_results, encrypt_tasks
 from tablecrypt.keys.column_keys import told_until
 from tablecrypt.spark.executor_job import RESULT_SCHEMA, collected, open_task, result_batch, task_numbers
@@ -42,6 +42,7 @@ from tablecrypt.table.planning import EncryptedFileScanTask
 from tablecrypt.table.protection.visible_columns import ERROR
 from tablecrypt.table.reader import TaskReader
 from tablecrypt.table.row_changes import RowChange
+from tablecrypt.table.table_files import removing_on_error
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -54,6 +55,9 @@ def rewrite_without(
 
     Returns:
         The files that take their place; a file whose every row goes has none.
+
+    Raises:
+        FormatError: they do not hold all rows that are left. They are deleted then.
     """
     # A job would ask the KMS and start tasks for nothing.
     if not position_deleted:
@@ -71,7 +75,11 @@ def rewrite_without(
 
     rows = in_tasks(spark, len(encrypted_tasks), rewrite_encrypted_files, RESULT_SCHEMA).collect()
 
-    return [file for result in decrypted_results(job_key, codec, collected(rows)) for file in result.files]
+    files = [file for result in decrypted_results(job_key, codec, collected(rows)) for file in result.files]
+    with removing_on_error(located.table.io, files):
+        check_remaining(position_deleted, files)
+
+    return files
 
 
 def rewrite_partitions(

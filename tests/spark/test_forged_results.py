@@ -17,12 +17,14 @@ from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.engines.changes import marked_files, numbered_files
 from tablecrypt.engines.job_keys import Role
+from tablecrypt.engines.rewriting import check_remaining
 from tablecrypt.engines.tasks import WritingTask, decrypted_results
 from tablecrypt.engines.writes import begin_write, commit_files, commit_to, current_table
 from tablecrypt.errors import AuthenticationError, ConfigurationError, FormatError
 from tablecrypt.manifests.records import DATA_FILE_POSITIONS, FIRST_ROW_ID
 from tablecrypt.table.file_entries import FileEntryCodec
 from tablecrypt.table.table import EncryptedTable
+from tests.support.manifests import data_file
 from tests.support.tables import data_files, data_paths, encrypted_table, ids, key_file_kms, new_table, rows
 
 Forge = Callable[[list[DataFile], "Others"], Sequence[DataFile]]
@@ -158,6 +160,19 @@ def test_files_that_are_not_what_their_worker_says_take_no_rows_place(lake: Cata
         job(encrypted_table(lake.load_table("db.t")), forge, overwrites=True)
 
     assert ids(lake.load_table("db.t")) == [0, 1]
+
+
+def test_a_worker_that_leaves_out_rows_of_files_that_it_writes_again_is_found_out(lake: Catalog) -> None:
+    table = encrypted_table(lake.load_table("db.t"))
+    table.transaction().set_properties({"write.delete.mode": "merge-on-read"}).commit_transaction()
+    table.append(rows(2, 3))
+    table.delete("id = 3")
+    tasks = list(encrypted_table(table.refresh()).scan().tasks())
+    [with_vector] = [(task, BitMap64([0])) for task in tasks if task.delete_files]
+
+    check_remaining([with_vector], [data_file(record_count=1)])
+    with pytest.raises(FormatError, match="have 1 rows by their manifests, but 0 were read"):
+        check_remaining([with_vector], [])
 
 
 @pytest.mark.parametrize("overwrites", [False, True])
