@@ -17,7 +17,7 @@ from tablecrypt._bytes import ByteReader, frame
 from tablecrypt.engines.job_keys import JobKey, Role
 from tablecrypt.engines.job_messages import decode_positions, encode_positions
 from tablecrypt.engines.tasks import WritingTask
-from tablecrypt.maintenance.compaction_plan import check_rows, live_rows
+from tablecrypt.table.deletes import check_rows, live_rows
 from tablecrypt.table.file_entries import FileEntryCodec
 from tablecrypt.table.planning import EncryptedFileScanTask
 from tablecrypt.table.reader import remaining_rows

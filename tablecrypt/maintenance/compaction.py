@@ -41,7 +41,6 @@ from tablecrypt.maintenance.compaction_plan import (
     MIN_INPUT_FILES,
     CompactionRules,
     FileGroup,
-    check_rows,
     dangling_deletes,
     files_with_deletes,
     plan_groups,
@@ -60,6 +59,7 @@ from tablecrypt.maintenance.sorting import SortColumn, SortKey, ZOrder, names_in
 from tablecrypt.manifests.records import DATA_FILE_POSITIONS, EncryptedDataFile, key_metadata_of, refuse_another_name, with_key
 from tablecrypt.printable import bytes_shown, counted, shown
 from tablecrypt.table.datasets.castable import cast_batch
+from tablecrypt.table.deletes import check_rows
 from tablecrypt.table.file_entries import FileEntryCodec
 from tablecrypt.table.lineage import with_lineage
 from tablecrypt.table.metadata import EncryptedTableMetadata, check_types

@@ -23,8 +23,9 @@ from typing import Final
 from pyiceberg.manifest import DataFile, DataFileContent
 from pyiceberg.utils.bin_packing import PackingIterator
 
-from tablecrypt.errors import ConfigurationError, FormatError
-from tablecrypt.manifests.records import EncryptedDataFile, is_deletion_vector, partition_values
+from tablecrypt.errors import ConfigurationError
+from tablecrypt.manifests.records import EncryptedDataFile, partition_values
+from tablecrypt.table.deletes import live_rows
 from tablecrypt.table.planning import EncryptedFileScanTask
 
 MIN_INPUT_FILES: Final = 5
@@ -153,32 +154,6 @@ def dangling_deletes(every: Iterable[EncryptedFileScanTask], replaced: Iterable[
     gone = {task.file.file_path for task in replaced}
     needed = {EncryptedDataFile.of(file) for task in every if task.file.file_path not in gone for file in task.delete_files}
     return frozenset({EncryptedDataFile.of(file) for task in replaced for file in task.delete_files} - needed)
-
-
-def live_rows(tasks: Iterable[EncryptedFileScanTask]) -> int | None:
-    """Return how many rows files have left when their deletes are applied; None if only applying them can tell."""
-    files = list(tasks)
-    deletes = [file for task in files for file in task.delete_files]
-    if not all(is_deletion_vector(file) for file in deletes):
-        return None
-    return sum(int(task.file.record_count) for task in files) - sum(int(file.record_count) for file in deletes)
-
-
-def check_rows(left: Sequence[int | None], files: Iterable[DataFile], what: str) -> None:
-    """Check that new files hold all rows that the old ones had left.
-
-    Args:
-        left: how many rows each of the old files, or each group of them, had left; None where that is not known.
-        files: the new files.
-        what: names the old files.
-
-    Raises:
-        FormatError: they do not hold as many as the old files' manifests say.
-    """
-    known = [count for count in left if count is not None]
-    written = sum(int(file.record_count) for file in files)
-    if len(known) == len(left) and sum(known) != written:
-        raise FormatError(f"{what} and what was rewritten with it have {sum(known)} rows by their manifests, but {written} were read")
 
 
 def _groups(candidates: list[EncryptedFileScanTask], rules: CompactionRules) -> list[FileGroup]:

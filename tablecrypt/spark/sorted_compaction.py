@@ -27,7 +27,6 @@ from tablecrypt.engines.tasks import decrypted_results, encrypt_tasks
 from tablecrypt.maintenance import Compacted, Progress, ProgressListener
 from tablecrypt.maintenance._file_rewrite import check_open
 from tablecrypt.maintenance.compaction import OPERATION, Compaction
-from tablecrypt.maintenance.compaction_plan import check_rows
 from tablecrypt.maintenance.sorting import SortKey, ZOrder, z_values
 from tablecrypt.spark.columns import batch_for_spark, batch_for_table, schema_for_spark, schema_for_table, spark_schema
 from tablecrypt.spark.distribution import partition_texts
@@ -35,6 +34,7 @@ from tablecrypt.spark.executor_job import filled_batches, open_task, result_batc
 from tablecrypt.spark.session import Sizing, in_tasks
 from tablecrypt.spark.shared.written_columns import quoted
 from tablecrypt.spark.tables import LocatedTable, table_access
+from tablecrypt.table.deletes import check_rows
 from tablecrypt.table.file_entries import FileEntryCodec
 from tablecrypt.table.lineage import LINEAGE_FIELDS, with_lineage
 from tablecrypt.table.parquet_options import with_target_file_size

@@ -636,6 +636,32 @@ def equality_fields(file: DataFile, schema: Schema) -> Schema:
     return Schema(*fields)
 
 
+def live_rows(tasks: Iterable[FileScanTask]) -> int | None:
+    """Return how many rows files have left when their deletes are applied; None if only applying them can tell."""
+    files = list(tasks)
+    deletes = [file for task in files for file in task.delete_files]
+    if not all(is_deletion_vector(file) for file in deletes):
+        return None
+    return sum(int(task.file.record_count) for task in files) - sum(int(file.record_count) for file in deletes)
+
+
+def check_rows(left: Sequence[int | None], files: Iterable[DataFile], what: str) -> None:
+    """Check that new files hold all rows that the old ones had left.
+
+    Args:
+        left: how many rows each of the old files, or each group of them, had left; None where that is not known.
+        files: the new files.
+        what: names the old files.
+
+    Raises:
+        FormatError: they do not hold as many as the old files' manifests say.
+    """
+    known = [count for count in left if count is not None]
+    written = sum(int(file.record_count) for file in files)
+    if len(known) == len(left) and sum(known) != written:
+        raise FormatError(f"{what} and what was rewritten with it have {sum(known)} rows by their manifests, but {written} were read")
+
+
 def equality_rows(io: EncryptingFileIO, metadata: TableMetadata, file: DataFile) -> tuple[Schema, Schema, list[pa.RecordBatch]]:
     """Return the columns that an equality delete file compares, those of them that it has, and its rows in the former.
 

@@ -20,9 +20,9 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.snapshots import Operation
 
+from tablecrypt.engines.changes import check_replacing
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO, refuse_restricted
-from tablecrypt.maintenance._file_rewrite import check_open
 from tablecrypt.spark.sql.alterations import check_properties
 from tablecrypt.spark.sql.catalogs import catalog_of, described
 from tablecrypt.spark.sql.definitions import Definition, DefinitionRequest
@@ -77,7 +77,7 @@ class StagedTable:
         # Apart from the commit, whose error may be a lost answer: then the files may be the table's.
         with removing_on_error(self._io, self.files):
             if self.replaces:
-                check_open(self._io, self.files)
+                check_replacing(self._io, self.files)
             self._stage_rows()
         try:
             self.transaction.commit_transaction()
