@@ -34,6 +34,9 @@ ALONE: Final = {"docs/cli.md", "docs/start/migrate.md"}
 PLAIN: Final = {("docs/start/migrate.md", ""), ("docs/cli.md", " migrate ")}
 """Pages, and lines of pages, for a catalog in which db.orders is not encrypted."""
 
+LONG: Final = {"docs/cli.md"}
+"""Pages whose blocks take as long as those of all others together."""
+
 ELSEWHERE: Final = {
     "docs/start/aws.md": "tests/test_start_pages.py runs it in an empty folder, with the commands of AWS",
     "docs/start/azure.md": "needs Azure; tests/test_start_pages.py compares its parts",
@@ -161,8 +164,12 @@ def _program(line: str) -> str:
     return "tablecrypt" if re.search(r"(^|[|(] ?)tablecrypt ", line) else line.split(maxsplit=1)[0]
 
 
+def _name(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
 def _blocks(page: Path) -> list[Block]:
-    name, text = str(page.relative_to(ROOT)), page.read_text(encoding="utf-8")
+    name, text = _name(page), page.read_text(encoding="utf-8")
     return [Block(name, language, content) for language, content in blocks(text)]
 
 
@@ -211,11 +218,13 @@ def _run_command(scene: Scene, page: str, line: str) -> None:
     assert done.code == expected, f"{page}: {line}\n{done.stdout}{done.stderr}"
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+@pytest.mark.parametrize(
+    "page", [pytest.param(page, id=_name(page), marks=pytest.mark.slow if _name(page) in LONG else ()) for page in PAGES]
+)
 def test_the_blocks_of_a_page_run_as_a_reader_copies_them(
     page: Path, scenes: dict[bool, Scene], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    name = str(page.relative_to(ROOT))
+    name = _name(page)
     if name in ELSEWHERE:
         return
     names: dict[str, Any] = {}
@@ -237,15 +246,15 @@ def test_the_blocks_of_a_page_run_as_a_reader_copies_them(
             exec(compile(block.text, name, "exec"), names)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+@pytest.mark.parametrize("page", PAGES, ids=_name)
 def test_a_command_within_a_sentence_runs_as_it_stands(page: Path, scenes: dict[bool, Scene], monkeypatch: pytest.MonkeyPatch) -> None:
     for line in _inline(page):
         scenes[False].enter(monkeypatch)
-        _run_command(scenes[False], str(page.relative_to(ROOT)), line)
+        _run_command(scenes[False], _name(page), line)
 
 
 def test_what_is_listed_is_there() -> None:
-    everything = [(str(page.relative_to(ROOT)), page.read_text(encoding="utf-8").replace("\\\n", " ")) for page in PAGES]
+    everything = [(_name(page), page.read_text(encoding="utf-8").replace("\\\n", " ")) for page in PAGES]
     listed = [*PLAIN, *LEFT_OUT, *CODES, *BEFORE, *GIVEN, *((page, "") for page in (*ELSEWHERE, *ALONE, *IN_THE_LAKE))]
 
     assert [entry for entry in listed if not any(entry[0] == page and entry[1] in text for page, text in everything)] == []

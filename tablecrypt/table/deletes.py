@@ -495,13 +495,8 @@ class DeleteReader:
         }
 
     def _read_equality_deletes(self, file: DataFile) -> EqualityDelete:
-        wanted, read, batches = equality_rows(self._io, self._table_metadata, file)
-        # Compared by fewer columns, the file would delete rows that it does not mean.
-        if missing := wanted.field_ids - read.field_ids:
-            raise FormatError(f"{file.file_path}: this equality delete file lacks the columns with field ids {sorted(missing)}")
-
-        names = tuple(field.name for field in wanted.fields)
-        return EqualityDelete(names, _concatenated(batches, names))
+        names = tuple(field.name for field in equality_fields(file, self._table_metadata.schema()).fields)
+        return EqualityDelete(names, _concatenated(equality_rows(self._io, self._table_metadata, file), names))
 
 
 def write_row_delta(
@@ -662,23 +657,25 @@ def check_rows(left: Sequence[int | None], files: Iterable[DataFile], what: str)
         raise FormatError(f"{what} and what was rewritten with it have {sum(known)} rows by their manifests, but {written} were read")
 
 
-def equality_rows(io: EncryptingFileIO, metadata: TableMetadata, file: DataFile) -> tuple[Schema, Schema, list[pa.RecordBatch]]:
-    """Return the columns that an equality delete file compares, those of them that it has, and its rows in the former.
+def equality_rows(io: EncryptingFileIO, metadata: TableMetadata, file: DataFile) -> list[pa.RecordBatch]:
+    """Return the rows of an equality delete file, in the columns that it compares.
 
     Raises:
-        FormatError: as `equality_fields`.
+        FormatError: as `equality_fields`; or the file lacks one of these columns.
     """
     wanted = equality_fields(file, metadata.schema())
     with opened_file(io, file) as opened:
         # Engines may have written the file without field ids: the table's name mapping tells its columns, as in scans.
         stored = pyarrow_to_schema(opened.schema, metadata.name_mapping(), format_version=FORMAT_VERSION)
         read = prune_columns(stored, wanted.field_ids, select_full_types=False)
-        batches = [
+        # Compared by fewer columns, the file would delete rows that it does not mean.
+        if missing := wanted.field_ids - read.field_ids:
+            raise FormatError(f"{file.file_path}: this equality delete file lacks the columns with field ids {sorted(missing)}")
+
+        return [
             to_requested_schema(wanted, read, batch, allow_timestamp_tz_mismatch=True)
             for batch in opened.batches(ReadRequest([column.name for column in read.columns]))
         ]
-
-    return wanted, read, batches
 
 
 def _numbered(deletes: pa.ChunkedArray, rows: pa.Array, match_null: bool = True) -> tuple[pa.ChunkedArray, pa.Array]:

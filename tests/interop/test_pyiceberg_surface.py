@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.support.pyiceberg_surface import GONE, RECORD, differences, installed, recorded, surface
 
 
@@ -11,6 +13,7 @@ def test_pyiceberg_has_everything_that_is_used_as_it_was_recorded() -> None:
     assert not changed, f"this release of PyIceberg differs from the one that tablecrypt knows:\n{changed}"
 
 
+@pytest.mark.slow
 def test_every_use_is_recorded_and_nothing_that_is_no_longer_used() -> None:
     changed = differences(recorded(), surface())
 

@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 KINDS = {"rows", "people", "key service", "Parquet", "ORC", "AGS1", "written", "key server"}
 

@@ -83,7 +83,7 @@ def table_with_a_row(both: Clients) -> EncryptedTable:
     return protected_table(both.payroll, appends=[person(1, KEPT, "n")], **{"encryption.column-mask.ssn": "truncate(3)"})
 
 
-@pytest.fixture(params=["sql", "rest", "hive"])
+@pytest.fixture(params=["sql", *(pytest.param(name, marks=pytest.mark.slow) for name in ("rest", "hive"))])
 def kind(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 

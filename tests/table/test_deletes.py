@@ -147,6 +147,16 @@ def test_an_equality_delete_on_a_renamed_column_finds_it_by_field_id(files: Tabl
     assert sum(len(batch) for batch in reader.batches(EncryptedFileScanTask(data, {delete}))) == 99
 
 
+@pytest.mark.parametrize("required", [False, True])
+def test_an_equality_delete_that_lacks_a_column_that_it_compares_is_refused(tmp_path: Path, required: bool) -> None:
+    files = TableFiles(tmp_path, Schema(NestedField(1, "id", LongType()), NestedField(2, "text", StringType(), required=required)))
+    data = files.data(ROWS)
+    # Without its second column, it would delete every row with one of these ids.
+    delete = files.equality_deletes(pa.table({"id": pa.array([3], pa.int64())}), [1, 2])
+    with pytest.raises(FormatError, match=f"{delete.file_path}: this equality delete file lacks the columns with field ids \\[2\\]"):
+        ids(files, data, delete)
+
+
 @pytest.mark.parametrize("equality_ids", [None, [], [77]])
 def test_an_equality_delete_on_unknown_columns_is_refused(files: TableFiles, equality_ids: list[int] | None) -> None:
     delete = files.equality_deletes(pa.table({"id": pa.array([3], pa.int64())}), [1])

@@ -371,7 +371,7 @@ class FileSearch:
             self._vectors.check(EncryptedDataFile.of(file), None)
             return Inspected(Holds.NOTHING)
         if file.content == DataFileContent.EQUALITY_DELETES:
-            _, _, batches = equality_rows(self._io, self._metadata, file)
+            batches = equality_rows(self._io, self._metadata, file)
             return self._decided(pa.Table.from_batches(batches) if batches else pa.table({}))
 
         return self._decided(self._copied_rows(file))
