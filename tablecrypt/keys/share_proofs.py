@@ -1,8 +1,11 @@
 """The proof that somebody with a protected column's key shared it. By it alone the record of a share is believed, which others can write.
 
     proof    "<key-id of a column key of the column>:<base64 of the MAC>"
-             MAC = HMAC-SHA256 of a JSON array of texts: table-uuid, share-uuid, field id, the partner's master key, the share's filter
+             MAC = HMAC-SHA256 of a JSON array of texts: table-uuid, share-uuid, field id, the partner's master key, the share's filter,
+                   when the record was made, in milliseconds since the epoch
              key: HKDF-SHA256(the column key, info "tablecrypt shared column key"), 32 bytes
+
+A proof counts as long as no state of the share is newer: what an update takes back, a record from before it does not bring back.
 
 Only column keys that this table made itself count, and none of a writer who may wrap and not unwrap: he knows such a key, and no other.
 """

@@ -24,9 +24,10 @@ from tablecrypt.errors import (
 )
 from tablecrypt.maintenance import FindingKind, Shared, accept_update, audit, share, verify
 from tablecrypt.maintenance.sharing.acceptance import accept
-from tablecrypt.maintenance.sharing.metadata import SHARED_AT, ShareWriter
+from tablecrypt.maintenance.sharing.metadata import ShareWriter
 from tablecrypt.maintenance.sharing.records import live_shares, remember_share
 from tablecrypt.maintenance.sharing.sealing import create_key_pair
+from tablecrypt.maintenance.sharing.states import SHARED_AT
 from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.updates import NextShareStateUpdate

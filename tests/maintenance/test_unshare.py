@@ -87,6 +87,30 @@ def test_a_dry_run_ends_nothing(table: EncryptedTable, shared: Shared, partner: 
     assert len(ids(partner.register(shared))) == 19
 
 
+def test_a_name_that_others_put_into_the_folder_hides_no_state_of_the_share(table: EncryptedTable, shared: Shared) -> None:
+    """The highest number that the name of a metadata file has room for."""
+    first = path_of(shared.metadata_location)
+    planted = first.with_name(f"999999999999999-{uuid.uuid4()}.metadata.json")
+    planted.write_bytes(first.read_bytes())
+    table.append(rows(40, 20, REGION_SCHEMA))
+    update = share(table, shared.to_key_id, shared.location, update=True)
+
+    ended = unshare(table, shared.share_uuid)
+
+    assert {first, path_of(update.metadata_location)} <= {path_of(each) for each in ended.deleted}
+    assert files_below(path_of(shared.location)) == {planted}
+
+
+def test_no_state_gets_a_number_that_its_name_has_no_room_for(table: EncryptedTable, shared: Shared) -> None:
+    first = path_of(shared.metadata_location)
+    last = first.with_name(first.name.replace("00000-", "999999999999999-"))
+    first.rename(last)
+    table.append(rows(40, 20, REGION_SCHEMA))
+
+    with pytest.raises(ConfigurationError, match=f"{last.name} has the highest number that there is: move it away"):
+        share(table, shared.to_key_id, shared.location, update=True)
+
+
 def test_what_others_wrote_into_the_folder_stays_and_is_told(table: EncryptedTable, shared: Shared, partner: Partner) -> None:
     """The partner may write to his table, and keep other things beside it."""
     partner.register(shared).append(rows(100, 2, REGION_SCHEMA))

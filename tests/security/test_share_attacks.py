@@ -397,6 +397,41 @@ def test_an_update_gives_nobody_a_column_because_a_record_says_so(
     assert share(two_columns, partner.key_id, location, update=True).metadata_location == named.metadata_location
 
 
+def without_columns(table: EncryptedTable, partner: Partner, columns: dict[str, str]) -> None:
+    share(table, partner.key_id, partner.location, update=True, columns={})
+
+
+def with_fewer_rows(table: EncryptedTable, partner: Partner, columns: dict[str, str]) -> None:
+    share(table, partner.key_id, partner.location, "team = 'north' and id < 5", update=True, columns=columns, rewrite=True)
+
+
+def anew_without_columns(table: EncryptedTable, partner: Partner, columns: dict[str, str]) -> None:
+    end(table, partner, columns)
+    share(table, partner.key_id, partner.location, NORTH)
+
+
+def end(table: EncryptedTable, partner: Partner, columns: dict[str, str]) -> None:
+    unshare(table, partner.location)
+
+
+@pytest.mark.parametrize("revoke", [without_columns, with_fewer_rows, anew_without_columns, end])
+def test_what_a_share_no_longer_gives_comes_back_by_no_record_of_before(
+    two_columns: EncryptedTable, partner: Partner, revoke: Callable[[EncryptedTable, Partner, dict[str, str]], None]
+) -> None:
+    columns = {"note": partner.column_key_id}
+    share(two_columns, partner.key_id, partner.location, NORTH, columns=columns)
+    share(two_columns, partner.key_id, partner.location, NORTH, update=True, no_statistics=True)
+    [former] = live_shares(two_columns.refresh())
+    revoke(two_columns, partner, columns)
+    now = next(iter(live_shares(two_columns.refresh())), former)
+
+    # Whoever has the table's key and may commit: what the record says now, with the columns that it had and the proof of then.
+    for record in (replace(now, columns=former.columns, row_filter=former.row_filter), former):
+        remember_share(two_columns, record)
+        with pytest.raises(ConfigurationError, match=r"does not prove that somebody with the key of column 'note' shared it.*--column"):
+            share(two_columns, partner.key_id, partner.location, update=True)
+
+
 # ---- somebody who can seal to the partner's public key, or wrap under his key, and writes the share's folder
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -124,6 +125,6 @@ def state_of(
     else:
         kek = io.manager.new_kek_for_another()
 
-    metadata = writer(plan_share(table, ALWAYS_TRUE, None, LocalRunner()), place, io, secret).write(kek)
+    metadata = writer(plan_share(table, ALWAYS_TRUE, None, LocalRunner()), place, io, secret, time.time_ns() // 1_000_000).write(kek)
     write_metadata(io, place.metadata_location, metadata)
     return place.metadata_location

@@ -63,25 +63,28 @@ def named_columns(
     return tuple(sorted(found, key=lambda column: column.field_id))
 
 
-def proven_columns(table: EncryptedTable, columns: Iterable[SharedColumn], share_uuid: str, row_filter: str) -> tuple[SharedColumn, ...]:
+def proven_columns(
+    table: EncryptedTable, columns: Iterable[SharedColumn], share_uuid: str, row_filter: str, now_ms: int
+) -> tuple[SharedColumn, ...]:
     """Return shared columns with the proofs by which the next update believes what the table remembers of them. Raises as `share_proof`."""
     maker, metadata, ring = table.io.manager.columns, table.metadata, table.metadata.key_ring
-    return tuple(replace(each, proof=share_proof(maker, ring, *_proven_of(metadata, each, share_uuid, row_filter))) for each in columns)
+    found = ((each, _proven_of(metadata, each, share_uuid, row_filter, now_ms)) for each in columns)
+    return tuple(replace(each, proof=share_proof(maker, ring, *proven)) for each, proven in found)
 
 
 def unproven_columns(table: EncryptedTable, record: ShareRecord, columns: Iterable[SharedColumn]) -> list[SharedColumn]:
     """Return those of a share's columns of which its record does not prove that somebody with their keys shared them, under these keys."""
     maker, metadata, ring = table.io.manager.columns, table.metadata, table.metadata.key_ring
-    found = ((each, _proven_of(metadata, each, record.share_uuid, record.row_filter)) for each in columns)
+    found = ((each, _proven_of(metadata, each, record.share_uuid, record.row_filter, record.created_ms)) for each in columns)
     return [each for each, proven in found if not is_share_proven(maker, ring, *proven, each.proof)]
 
 
 def _proven_of(
-    metadata: EncryptedTableMetadata, column: SharedColumn, share_uuid: str, row_filter: str
+    metadata: EncryptedTableMetadata, column: SharedColumn, share_uuid: str, row_filter: str, created_ms: int
 ) -> tuple[int, str, tuple[str, ...]]:
     # Under the column's master key of now alone: who holds a former one proves nothing of what is shared today.
     master_key_id = next(iter(ColumnPolicy.from_properties(metadata.properties).master_keys(column.field_id)), "")
-    said = (str(metadata.table_uuid), share_uuid, str(column.field_id), column.key_id, row_filter)
+    said = (str(metadata.table_uuid), share_uuid, str(column.field_id), column.key_id, row_filter, str(created_ms))
     return column.field_id, master_key_id, said
 
 

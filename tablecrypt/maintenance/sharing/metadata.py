@@ -21,7 +21,6 @@ Iceberg table spec, "Snapshots", "Manifests", "Sequence Numbers", "Row Lineage".
 from __future__ import annotations
 
 import itertools
-import time
 import uuid
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -47,6 +46,7 @@ from tablecrypt.keys.column_keys import COLUMN_PREFIX, ColumnPolicy, ProtectedCo
 from tablecrypt.keys.key_ring import EncryptedKey, KeyRing, copy_of
 from tablecrypt.keys.manager import OpenKek
 from tablecrypt.maintenance.sharing.plan import SharePlan
+from tablecrypt.maintenance.sharing.states import SHARED_AT
 from tablecrypt.manifests.manifest_file import ManifestWriterV3
 from tablecrypt.manifests.manifest_list import ManifestListWriterV3, further_fields
 from tablecrypt.manifests.records import DATA_FILE_POSITIONS, STATISTICS, EncryptedDataFile, key_metadata_of
@@ -67,8 +67,6 @@ _KEPT_PREFIX: Final = "read."
 _WITHHELD: Final = "withheld"
 """In the place of the master keys of the source's protected columns, which are none of the partner's business."""
 SHARE_OF: Final = "tablecrypt.share-of"
-SHARED_AT: Final = "tablecrypt.shared-at-ms"
-"""A property: when the state was written. The manifest list authenticates it, so that an older state is told from a newer one."""
 
 
 @dataclass(frozen=True)
@@ -114,6 +112,7 @@ class ShareWriter:
         place: where.
         io: the share's FileIO, whose manager makes its DEKs and knows the partner's master key.
         secret: what the manifest lists of all states of the share say.
+        now_ms: when it is written, in milliseconds since the epoch.
 
     Attributes:
         locations: of the files that were begun.
@@ -121,12 +120,12 @@ class ShareWriter:
         rewritten_rows, rewritten_bytes: how many rows were written again, and their stored bytes.
     """
 
-    def __init__(self, plan: SharePlan, place: Place, io: TableFileIO, secret: Secret) -> None:
+    def __init__(self, plan: SharePlan, place: Place, io: TableFileIO, secret: Secret, now_ms: int) -> None:
         self._plan = plan
         self._place = place
         self._io = io
         self._secret = secret
-        self._now_ms = time.time_ns() // 1_000_000
+        self._now_ms = now_ms
         self._manifests = 0
         self.written_bytes = 0
         self.rewritten_rows = self.rewritten_bytes = 0

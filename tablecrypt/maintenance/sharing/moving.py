@@ -29,7 +29,7 @@ from tablecrypt.errors import ConfigurationError, FormatError, MetadataRollbackE
 from tablecrypt.keys.column_keys import ColumnPolicy
 from tablecrypt.maintenance.operation import OperationResult, reload
 from tablecrypt.maintenance.sharing.acceptance import SharedState
-from tablecrypt.maintenance.sharing.metadata import SHARED_AT
+from tablecrypt.maintenance.sharing.states import SHARED_AT
 from tablecrypt.manifests.manifest_list import ManifestListHeader
 from tablecrypt.printable import counted, shown
 from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata

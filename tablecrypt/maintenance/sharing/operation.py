@@ -142,12 +142,8 @@ def share(
 
     said = record.row_filter if row_filter is None and record is not None else str(row_filter or "")
     text = shape_of(rows) if _compares_protected(plan) else said
-    plan = replace(plan, columns=proven_columns(fresh, plan.columns, str(sharing.share_uuid), text))
+    plan = replace(plan, columns=proven_columns(fresh, plan.columns, str(sharing.share_uuid), text, sharing.now_ms))
     return sharing.make(plan, text) if record is None else sharing.bring_up_to_date(plan, text, record)
-
-
-def _proofs(columns: Iterable[SharedColumn]) -> list[str]:
-    return [column.proof for column in columns]
 
 
 def _compares_protected(plan: SharePlan) -> bool:
@@ -200,11 +196,23 @@ class _Sharing:
 
     def check_proven(self, record: ShareRecord, columns: Iterable[SharedColumn]) -> None:
         """Refuse columns that are to be shared because a record says so, which whoever has the table's key can write."""
-        if unproven := unproven_columns(self.table, record, columns):
+        if unproven := self.unproven(record, columns):
             raise ConfigurationError(
                 f"the record of the share at {self.location} does not prove that somebody with the key of column {unproven[0].name!r} "
                 f"shared it under {unproven[0].key_id!r}: name the protected columns anew (columns=…, --column)"
             )
+
+    def unproven(self, record: ShareRecord, columns: Iterable[SharedColumn]) -> list[SharedColumn]:
+        """Return those of a share's columns of which nothing proves that somebody with their keys shares them now."""
+        newest_ms = self.states.newest_ms
+        # A record from before the last state proves what was shared then. Without any state, the share may have ended since.
+        is_last = newest_ms is not None and newest_ms <= record.created_ms
+        return unproven_columns(self.table, record, columns) if is_last else list(columns)
+
+    @cached_property
+    def now_ms(self) -> int:
+        """When this state is made, in milliseconds since the epoch."""
+        return time.time_ns() // 1_000_000
 
     @cached_property
     def share_uuid(self) -> uuid.UUID:
@@ -269,11 +277,11 @@ class _Sharing:
     def bring_up_to_date(self, plan: SharePlan, row_filter: str, record: ShareRecord) -> Shared:
         """Write the share's next state, if the table has changed since."""
         named = self._named()
-        # Columns that were named anew are proven by a new record, so that their proofs count too.
-        asked = plan.snapshot.snapshot_id, row_filter, plan.columns, _proofs(plan.columns), plan.without, plan.with_statistics
-        known = record.snapshot_id, record.row_filter, record.columns, _proofs(record.columns), record.without, record.with_statistics
+        asked = plan.snapshot.snapshot_id, row_filter, plan.columns, plan.without, plan.with_statistics
+        known = record.snapshot_id, record.row_filter, record.columns, record.without, record.with_statistics
         # Of a filter by a protected column no values are remembered, so that another one would look like it.
-        is_known = asked == known and not _compares_protected(plan)
+        # And columns that were named anew, since nothing proved them, are proven by a new record.
+        is_known = asked == known and not (_compares_protected(plan) or self.unproven(record, record.columns))
         if is_known and self.states.has(record.metadata_location):
             self._forget_former(replace(record, files=tuple(plan.locations), former_files=(), former_columns=()), record, named)
             return self.result(plan, record)
@@ -315,7 +323,7 @@ class _Sharing:
 
     def _write(self, plan: SharePlan, place: Place, keys: _Keys, secret: Secret, named: NamedRecord) -> dict[str, Any]:
         """Write one state, which `named` remembers; return what the result says of it."""
-        writer = ShareWriter(plan, place, self.io, secret)
+        writer = ShareWriter(plan, place, self.io, secret, self.now_ms)
         # The metadata first, without which nothing else opens.
         with deleting_on_error(self.io, chain([place.metadata_location], writer.locations)):
             metadata = writer.write(keys.kek, keys.of_columns)
@@ -337,7 +345,7 @@ class _Sharing:
             location=self.location,
             metadata_location=place.metadata_location,
             snapshot_id=plan.snapshot.snapshot_id,
-            created_ms=time.time_ns() // 1_000_000,
+            created_ms=self.now_ms,
             row_filter=row_filter,
             columns=plan.columns,
             without=plan.without,

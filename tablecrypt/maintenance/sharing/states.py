@@ -16,9 +16,10 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Final
 
 from tablecrypt.errors import ConfigurationError, FormatError
@@ -31,8 +32,13 @@ from tablecrypt.table.metadata import EncryptedTableMetadata, read_metadata_file
 from tablecrypt.table.other_tables import metadata_files_at
 from tablecrypt.table.table_files import TableFileIO, folders_of
 
+SHARED_AT: Final = "tablecrypt.shared-at-ms"
+"""A property: when the state was written. The manifest list authenticates it, so that an older state is told from a newer one."""
 _NAMESPACE: Final = uuid.UUID("b4f5c1b0-6f2d-5c39-8a7e-2d1f0c9e7a55")
 _UUID: Final = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+_MOST: Final = 10**15 - 1
+"""Of the numbers that names of metadata files have."""
+_MOMENT: Final = re.compile("[0-9]{1,15}")
 _METADATA: Final = re.compile(rf".*/metadata/(?P<number>[0-9]{{5,15}})-(?P<generation>{_UUID})\.metadata\.json")
 _NAMED: Final = r"metadata/(?:snap-[0-9]+-[0-9]+-)?|data/(?:[^/=]+=[^/]*/)*(?:[0-9]+-[0-9]+-)?"
 _OTHERS: Final = re.compile(rf"(?:{_NAMED})(?P<generation>{_UUID})[^/]*\.(?:avro|puffin|parquet)")
@@ -48,6 +54,16 @@ def check_place(metadata: EncryptedTableMetadata, location: str) -> None:
     # Files of a share in a folder to which the table writes would be orphans of the table.
     if folders_of(metadata).contains(location):
         raise ConfigurationError(f"a share cannot lie in a folder to which the table writes: {location}")
+
+
+@dataclass(frozen=True, order=True)
+class _State:
+    """A state that sharing wrote: its number, where its metadata.json is, its generation, and when it was written."""
+
+    number: int
+    location: str
+    generation: str
+    written_ms: int
 
 
 @dataclass(frozen=True)
@@ -106,8 +122,16 @@ class States:
 
     @property
     def next_number(self) -> int:
-        """The number of the next metadata file."""
-        return 1 + max((int(found["number"]) for found in map(_METADATA.fullmatch, self.tables) if found), default=-1)
+        """The number of the next metadata file. ConfigurationError where there is none."""
+        # Of sharing's own files alone: who writes here could give another one a number that no name has room for.
+        if not self._own or (last := self._own[-1]).number < _MOST:
+            return 1 + self._own[-1].number if self._own else 0
+        raise ConfigurationError(f"{last.location} has the highest number that there is: move it away, or share at another location")
+
+    @property
+    def newest_ms(self) -> int | None:
+        """When the newest state that is here was written, as it says; None where there is none."""
+        return max((state.written_ms for state in self._own), default=None)
 
     def has(self, metadata_location: str) -> bool:
         """Whether a metadata file is there and whole."""
@@ -120,7 +144,7 @@ class States:
             metadata_location: of the state that is remembered, which counts as the share's even where its metadata.json is gone.
         """
         remembered = _METADATA.fullmatch(metadata_location)
-        own = {location: found["generation"] for location in self.tables if (found := self._own(location))}
+        own = {state.location: state.generation for state in self._own}
         generations = {*own.values(), *((remembered["generation"],) if remembered else ())}
         others = self.others()
         is_abandoned = own.keys() == self.tables.keys() and not self._may_be_committed_to(others)
@@ -148,20 +172,19 @@ class States:
 
         Nothing goes where somebody else has written: a partner's commit leads to what he found. Then it is False.
         """
-        own = sorted((int(found["number"]), location, found["generation"]) for location in self.tables if (found := self._own(location)))
-        if len(own) < len(self.tables):
+        if len(self._own) < len(self.tables):
             return False
 
-        replaced = own[:-1]
+        replaced = self._own[:-1]
         # Whoever writes here can name a state as the files of another table in this folder, or behind a link, are named.
         others = self.others() if replaced else {}
         if replaced and self._may_be_committed_to(others):
             return False
-        for _, location, generation in replaced:
-            for other in (each for each, belongs_to in others.items() if belongs_to == generation):
+        for state in replaced:
+            for other in (each for each, generation in others.items() if generation == state.generation):
                 self.io.delete(other)
             # Last: a run that was killed here finds by it what is left to delete.
-            self.io.delete(location)
+            self.io.delete(state.location)
         return True
 
     def _may_be_committed_to(self, others: Mapping[str, str]) -> bool:
@@ -173,11 +196,19 @@ class States:
         found = map(_METADATA.fullmatch, self.unread)
         return any(each is None or each["generation"] not in of_lists for each in found)
 
-    def _own(self, location: str) -> re.Match[str] | None:
-        found = _METADATA.fullmatch(location)
-        try:
-            snapshot = read_metadata_file(self.io.raw_input(location)).parse().current_snapshot()
-        except (FileNotFoundError, FormatError):
-            return None
-        is_own = found is not None and snapshot is not None and snapshot.manifest_list.endswith(f"-{found['generation']}.avro")
-        return found if is_own else None
+    @cached_property
+    def _own(self) -> tuple[_State, ...]:
+        """The states here that sharing wrote, the last one last."""
+        return tuple(sorted(self._own_states()))
+
+    def _own_states(self) -> Iterator[_State]:
+        for location in self.tables:
+            found = _METADATA.fullmatch(location)
+            try:
+                metadata = read_metadata_file(self.io.raw_input(location)).parse()
+            except (FileNotFoundError, FormatError):
+                continue
+            snapshot, moment = metadata.current_snapshot(), metadata.properties.get(SHARED_AT, "")
+            if found is not None and snapshot is not None and snapshot.manifest_list.endswith(f"-{found['generation']}.avro"):
+                written_ms = int(moment) if _MOMENT.fullmatch(moment) else 0
+                yield _State(int(found["number"]), location, found["generation"], written_ms)
