@@ -2,7 +2,7 @@
 
 CALL prod.system.rollback_to_snapshot(table => 'db.orders', snapshot_id => 4711)
 
-parameter types     STRING, BIGINT, INT, DOUBLE, BOOLEAN, TIMESTAMP, ARRAY<BIGINT>, ARRAY<STRING>, MAP<STRING, STRING>
+parameters          those of a typed function: parameters.py
 arguments           arrive as JSON: a TIMESTAMP as microseconds since 1970 in UTC, an absent one not at all
 table names         as in SQL: parts between dots, each as it is or in backticks; the catalog's own name may stand before them
 """
@@ -12,9 +12,9 @@ from __future__ import annotations
 import datetime as dt
 import inspect
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, get_type_hints
 
 import pyarrow as pa
 from pyiceberg.catalog import Catalog
@@ -25,6 +25,7 @@ from pyiceberg.typedef import Identifier
 from tablecrypt.errors import ConfigurationError, FormatError
 from tablecrypt.keys.nested_columns import path_through_structs
 from tablecrypt.maintenance import Runner
+from tablecrypt.spark.sql.parameters import OF_PROGRAMS, Parameter, json_types, kinds_of
 from tablecrypt.spark.sql.partition_fields import find_column
 from tablecrypt.spark.sql.scans.filters import Predicate, pruning_filter
 from tablecrypt.spark.sql.scans.partition_terms import is_known, partition_filters
@@ -40,39 +41,11 @@ EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
 @dataclass(frozen=True)
-class Parameter:
-    """A parameter of a procedure.
-
-    Attributes:
-        name: as it is written before =>.
-        type: in Spark's DDL.
-        is_required: whether a call has to give it.
-    """
-
-    name: str
-    type: str
-    is_required: bool = False
-
-
-def optional(kind: str, *names: str) -> tuple[Parameter, ...]:
-    """Return parameters of one type that a call may leave out."""
-    return tuple(Parameter(name, kind) for name in names)
-
-
-TABLE: Final = Parameter("table", "STRING", is_required=True)
-DRY_RUN: Final = Parameter("dry_run", "BOOLEAN")
-DELETE_BELOW: Final = Parameter("delete_below", "ARRAY<STRING>")
-BREAK_SHARES: Final = Parameter("break_shares", "BOOLEAN")
-MANIFESTS_BELOW: Final = Parameter("manifests_below", "ARRAY<STRING>")
-WORKERS: Final = Parameter("workers", "INT")
-"""How many files at once in threads of the planner, where a call is not to run on the cluster."""
-
-
-@dataclass(frozen=True)
 class Procedure:
     """A procedure.
 
     Attributes:
+        name: behind `system.`.
         description: one sentence.
         parameters: in the order in which arguments without a name are taken.
         columns: of the rows that it returns.
@@ -84,6 +57,7 @@ class Procedure:
         copies_tables: whether only tables of Spark's session catalog are sources, so that other names are for `run` to find.
     """
 
+    name: str
     description: str
     parameters: tuple[Parameter, ...]
     columns: pa.Schema
@@ -195,7 +169,7 @@ class Call:
         """Return a text argument."""
         value = self.optional_text(name)
         if value is None:
-            raise ConfigurationError(f"the argument {name} is missing")
+            raise missing(name)
         return value
 
     def optional_text(self, name: str) -> str | None:
@@ -203,27 +177,9 @@ class Call:
         value = self._given(name, str)
         return None if value is None else str(value)
 
-    def number(self, name: str) -> int:
-        """Return a number."""
-        value = self.optional_number(name)
-        if value is None:
-            raise ConfigurationError(f"the argument {name} is missing")
-        return value
-
-    def optional_number(self, name: str) -> int | None:
-        """Return a number; None where it was not given."""
-        value = self._given(name, int)
-        return None if value is None else int(value)
-
-    def flag(self, name: str, default: bool = False) -> bool:
-        """Return a truth value."""
-        value = self._given(name, bool)
-        return default if value is None else bool(value)
-
-    def moment(self, name: str) -> dt.datetime | None:
-        """Return a moment in UTC; None where it was not given. Raises as `moment_of`."""
-        value = self._given(name, int)
-        return None if value is None else moment_of(value, name)
+    def flag(self, name: str) -> bool:
+        """Return a truth value; false where it was not given."""
+        return bool(self._given(name, bool))
 
     def condition(self) -> FileCondition | None:
         """Return which files the argument `where` wants; None where it was not given.
@@ -260,27 +216,59 @@ class Call:
         """Return those of some arguments that were given, by name, as they came."""
         return {name: self.arguments[name] for name in names if self.arguments.get(name) is not None}
 
-    def options(self, operation: Callable[..., Any]) -> dict[str, Any]:
-        """Return all arguments that a function of tablecrypt.maintenance takes behind its table, as it takes them, and the runner.
+    def options(self, function: Callable[..., Any], but: Collection[str] = ()) -> dict[str, Any]:
+        """Return the arguments of a typed function, as it takes them: tables that are loaded, moments, conditions, and what runs jobs.
 
         What was not given is left out, so that a procedure has the defaults of its function.
+
+        Args:
+            function: its parameters are those of `parameters_of`.
+            but: parameters that are not wanted.
+
+        Raises:
+            ConfigurationError: one that has no default was not given; or as `encrypted_table`, `condition` and `moment_of`.
+            FormatError: one has come as another type than it was declared with.
         """
-        _, *names = inspect.signature(operation).parameters
-        options = self.given(*names)
-        if "older_than" in options:
-            options["older_than"] = self.moment("older_than")
-        if "where" in options:
-            options["where"] = self.condition()
-        if "runner" in names:
-            options["runner"] = self.runner
+        hints = get_type_hints(function)
+        options = {}
+        for name, parameter in inspect.signature(function).parameters.items():
+            if name in but:
+                continue
+            value = self._argument(name, hints[name])
+            if value is not None:
+                options[name] = value
+            elif parameter.default is parameter.empty:
+                raise missing(name)
+
         return options
 
-    def _given(self, name: str, kind: type) -> Any:
+    def _argument(self, name: str, kind: Any) -> Any:
+        """Return an argument as a parameter of this type takes it; None where it was not given."""
+        if name in OF_PROGRAMS:
+            return {"call": self, "runner": self.runner}.get(name)
+        kinds = kinds_of(kind)
+        if FileCondition in kinds:
+            return self.condition()
+
+        value = self._given(name, *json_types(kind))
+        if value is None:
+            return None
+        if dt.datetime in kinds:
+            return moment_of(value, name)
+
+        return self.encrypted_table(name) if Table in kinds or EncryptedTable in kinds else value
+
+    def _given(self, name: str, *kinds: type) -> Any:
         value = self.arguments.get(name)
         # Not isinstance, for which true is an int.
-        if value is not None and type(value) is not kind:
-            raise FormatError(f"the argument {name} came as a {type(value).__name__}, not as a {kind.__name__}")
+        if value is not None and type(value) not in kinds:
+            raise FormatError(f"the argument {name} came as a {type(value).__name__}, not as a {kinds[0].__name__}")
         return value
+
+
+def missing(name: str) -> ConfigurationError:
+    """Return the error of a call without an argument that it needs."""
+    return ConfigurationError(f"the argument {name} is missing")
 
 
 def name_parts(name: str) -> Identifier:

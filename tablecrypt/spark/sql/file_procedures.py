@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime as dt
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -24,26 +24,13 @@ from pyiceberg.utils.properties import property_as_int
 from tablecrypt import maintenance
 from tablecrypt.engines.protected_columns import ensure_column_keys
 from tablecrypt.errors import ConfigurationError
-from tablecrypt.maintenance import SortColumn, ZOrder
-from tablecrypt.maintenance.expiry import expire_snapshots
+from tablecrypt.maintenance import Runner, SortColumn, ZOrder, expiry
 from tablecrypt.maintenance.reachable import FileKind
 from tablecrypt.manifests.records import is_deletion_vector
 from tablecrypt.setting_kinds import one_of, truth, whole_number
-from tablecrypt.spark.sql.calls import (
-    BREAK_SHARES,
-    DELETE_BELOW,
-    DRY_RUN,
-    TABLE,
-    WORKERS,
-    Call,
-    Parameter,
-    Procedure,
-    Row,
-    columns,
-    moment_of,
-    optional,
-)
-from tablecrypt.spark.sql.statements.operations import procedure_of
+from tablecrypt.spark.sql.calls import Call, Row, columns, moment_of
+from tablecrypt.spark.sql.statements.operations import procedure, procedure_of
+from tablecrypt.table.planning import FileCondition
 from tablecrypt.table.replace_files import EncryptedManifestRewrite, is_worth_rewriting, manifests_by_kind
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import live_files, name_of
@@ -100,30 +87,43 @@ _DELETES: Final = {
 
 def _compact(call: Call) -> Iterator[Row]:
     # Making column keys is a commit, which a dry run must not do.
-    table = call.encrypted_table() if call.flag("dry_run") else _to_rewrite(call)
-    yield maintenance.compact(table, **call.options(maintenance.compact)).to_json()
+    options = call.options(maintenance.compact)
+    if not options.get("dry_run"):
+        _make_column_keys(options["table"], call.runner)
+    yield maintenance.compact(**options).to_json()
 
 
-def _to_rewrite(call: Call) -> EncryptedTable:
-    """Return a table whose files are rewritten: executors make no column keys."""
-    table = call.encrypted_table()
-    if call.runner is not None:
+def _make_column_keys(table: EncryptedTable, runner: Runner | None) -> None:
+    """Make those that a rewrite needs: executors make none."""
+    if runner is not None:
         ensure_column_keys(table)
-    return table
 
 
-def _rewrite_data_files(call: Call) -> Iterator[Row]:
-    table = _to_rewrite(call)
-    arguments = _compaction_arguments(call.mapping("options"))
-    compacted = maintenance.compact(
-        table,
-        call.condition(),
-        sort_by=_sort_by(call, table),
-        branch=call.optional_text("branch") or "main",
-        runner=call.runner,
-        workers=call.optional_number("workers"),
-        **arguments,
-    )
+@procedure(
+    columns(
+        rewritten_data_files_count=pa.int32(),
+        added_data_files_count=pa.int32(),
+        rewritten_bytes_count=pa.int64(),
+        failed_data_files_count=pa.int32(),
+        removed_delete_files_count=pa.int32(),
+    ),
+    runs_jobs=True,
+)
+def rewrite_data_files(
+    table: EncryptedTable,
+    strategy: str | None = None,
+    sort_order: str | None = None,
+    options: Mapping[str, str] | None = None,
+    where: FileCondition | None = None,
+    branch: str = "main",
+    workers: int | None = None,
+    runner: Runner | None = None,
+) -> Iterator[Row]:
+    """Rewrite small files, and those with many deletes; Iceberg's procedure."""
+    _make_column_keys(table, runner)
+    arguments = _compaction_arguments(options or {})
+    sort_by = _sort_by(table, strategy, sort_order)
+    compacted = maintenance.compact(table, where, sort_by=sort_by, branch=branch or "main", runner=runner, workers=workers, **arguments)
     yield {
         "rewritten_data_files_count": compacted.rewritten_files,
         "added_data_files_count": compacted.added_files,
@@ -157,10 +157,9 @@ def _converted(name: str, value: str, kind: type) -> Any:
         raise ConfigurationError(f"the option {name} is {value!r}; it must be a number") from None
 
 
-def _sort_by(call: Call, table: EncryptedTable) -> tuple[SortColumn | ZOrder, ...]:
+def _sort_by(table: EncryptedTable, strategy: str | None, order: str | None) -> tuple[SortColumn | ZOrder, ...]:
     """Return what rewrite_data_files is to sort by. ConfigurationError for an order that it does not know."""
-    order = call.optional_text("sort_order")
-    strategy = one_of("strategy", call.optional_text("strategy") or ("binpack" if order is None else "sort"), ("binpack", "sort"))
+    strategy = one_of("strategy", strategy or ("binpack" if order is None else "sort"), ("binpack", "sort"))
     if strategy == "binpack":
         if order is not None:
             raise ConfigurationError("sort_order belongs to strategy => 'sort'")
@@ -203,13 +202,21 @@ def _order_of(table: EncryptedTable) -> tuple[SortColumn, ...]:
     )
 
 
-def _rewrite_position_delete_files(call: Call) -> Iterator[Row]:
-    table = call.encrypted_table()
-    if unknown := sorted(call.mapping("options").keys() - _OF_DELETE_FILES):
+@procedure(
+    columns(
+        rewritten_delete_files_count=pa.int32(),
+        added_delete_files_count=pa.int32(),
+        rewritten_bytes_count=pa.int64(),
+        added_bytes_count=pa.int64(),
+    )
+)
+def rewrite_position_delete_files(
+    table: EncryptedTable, options: Mapping[str, str] | None = None, where: FileCondition | None = None
+) -> Iterator[Row]:
+    """Merge position deletes; a table with deletion vectors has nothing to merge."""
+    if unknown := sorted((options or {}).keys() - _OF_DELETE_FILES):
         raise ConfigurationError(f"rewrite_position_delete_files has no option {', '.join(unknown)}")
 
-    # Called for its errors: a wrong `where` must not pass because there is nothing to do.
-    call.condition()
     deletes = live_files(table.current_snapshot(), table.io, ManifestContent.DELETES)
     others = sum(not is_deletion_vector(file) for file in deletes)
     if others:
@@ -222,18 +229,20 @@ def _rewrite_position_delete_files(call: Call) -> Iterator[Row]:
     yield {"rewritten_delete_files_count": 0, "added_delete_files_count": 0, "rewritten_bytes_count": 0, "added_bytes_count": 0}
 
 
-def _rewrite_manifests(call: Call) -> Iterator[Row]:
-    table, asked = call.encrypted_table(), call.optional_number("spec_id")
-    spec_id = table.metadata.default_spec_id if asked is None else asked
+@procedure(columns(rewritten_manifests_count=pa.int32(), added_manifests_count=pa.int32()))
+def rewrite_manifests(
+    table: EncryptedTable, use_caching: bool = False, spec_id: int | None = None, sort_by: Sequence[str] | None = None
+) -> Iterator[Row]:
+    """Rewrite manifests so that files of one partition are near each other."""
+    spec_id = table.metadata.default_spec_id if spec_id is None else spec_id
     if (spec := table.specs().get(spec_id)) is None:
         raise ConfigurationError(f"{name_of(table)} has no partition spec {spec_id}; it has {', '.join(map(str, table.specs()))}")
 
-    sort_by = tuple(str(each) for each in call.items("sort_by"))
-    if call.given("sort_by") and not sort_by:
+    if sort_by is not None and not sort_by:
         raise ConfigurationError("sort_by is empty: name partition fields, or leave it out")
 
-    fields = [field.name for field in spec.fields]
-    if unknown := [name for name in sort_by if name not in fields]:
+    by, fields = tuple(sort_by or ()), [field.name for field in spec.fields]
+    if unknown := [name for name in by if name not in fields]:
         raise ConfigurationError(f"{name_of(table)} has no partition field {', '.join(unknown)}; it has {', '.join(fields) or 'none'}")
 
     snapshot = table.current_snapshot()
@@ -248,24 +257,46 @@ def _rewrite_manifests(call: Call) -> Iterator[Row]:
     transaction = table.transaction()
     with transaction:
         updating = transaction.update_snapshot()
-        updating.producer(EncryptedManifestRewrite, Operation.REPLACE, target_size=target, spec_id=spec_id, sort_by=sort_by).commit()
+        updating.producer(EncryptedManifestRewrite, Operation.REPLACE, target_size=target, spec_id=spec_id, sort_by=by).commit()
     current = table.current_snapshot()
     after = {manifest.manifest_path for manifest in (current.manifests(table.io) if current is not None else ())}
     known = {manifest.manifest_path for manifest in before}
     yield {"rewritten_manifests_count": len(known - after), "added_manifests_count": len(after - known)}
 
 
-def _expire_snapshots(call: Call) -> Iterator[Row]:
-    _check_concurrency(call)
-    expired = expire_snapshots(
-        call.encrypted_table(),
-        call.moment("older_than"),
-        call.optional_number("retain_last"),
-        call.items("snapshot_ids"),
-        dry_run=call.flag("dry_run"),
-        delete_below=call.items("delete_below"),
-        clean_metadata=call.flag("clean_expired_metadata"),
-        break_shares=call.flag("break_shares"),
+@procedure(
+    columns(
+        deleted_data_files_count=pa.int64(),
+        deleted_position_delete_files_count=pa.int64(),
+        deleted_equality_delete_files_count=pa.int64(),
+        deleted_manifest_files_count=pa.int64(),
+        deleted_manifest_lists_count=pa.int64(),
+        deleted_statistics_files_count=pa.int64(),
+    )
+)
+def expire_snapshots(
+    table: EncryptedTable,
+    older_than: dt.datetime | None = None,
+    retain_last: int | None = None,
+    max_concurrent_deletes: int | None = None,
+    stream_results: bool = False,
+    snapshot_ids: Sequence[int] = (),
+    clean_expired_metadata: bool = False,
+    dry_run: bool = False,
+    delete_below: Sequence[str] = (),
+    break_shares: bool = False,
+) -> Iterator[Row]:
+    """Remove old snapshots, and the keys and files that only they needed."""
+    _check_concurrency(max_concurrent_deletes)
+    expired = expiry.expire_snapshots(
+        table,
+        older_than,
+        retain_last,
+        snapshot_ids,
+        dry_run=dry_run,
+        delete_below=delete_below,
+        clean_metadata=clean_expired_metadata,
+        break_shares=break_shares,
     )
     kinds = Counter(expired.deleted.values())
     vectors = kinds[FileKind.POSITION_DELETES] + kinds[FileKind.DELETION_VECTOR]
@@ -273,58 +304,72 @@ def _expire_snapshots(call: Call) -> Iterator[Row]:
     yield {**counts, "deleted_position_delete_files_count": vectors, "deleted_statistics_files_count": kinds[FileKind.STATISTICS]}
 
 
-def _remove_orphan_files(call: Call) -> Iterator[Row]:
-    table, is_dry = call.encrypted_table(), call.flag("dry_run")
-    _check_concurrency(call)
-    mode = (call.optional_text("prefix_mismatch_mode") or "ERROR").upper()
+@procedure(columns(orphan_file_location=pa.string()))
+def remove_orphan_files(
+    call: Call,
+    table: EncryptedTable,
+    older_than: dt.datetime | None = None,
+    location: str | None = None,
+    dry_run: bool = False,
+    max_concurrent_deletes: int | None = None,
+    file_list_view: str | None = None,
+    equal_schemes: Mapping[str, str] | None = None,
+    equal_authorities: Mapping[str, str] | None = None,
+    prefix_mismatch_mode: str = "ERROR",
+    prefix_listing: bool = False,
+    delete_below: Sequence[str] = (),
+    break_shares: bool = False,
+) -> Iterator[Row]:
+    """Delete files below the table's location that do not belong to the table."""
+    _check_concurrency(max_concurrent_deletes)
+    mode = prefix_mismatch_mode.upper() or "ERROR"
     if mode not in ("ERROR", "IGNORE", "DELETE"):
         raise ConfigurationError(f"prefix_mismatch_mode is {mode!r}; it must be ERROR, IGNORE or DELETE")
 
     look = partial(
         maintenance.remove_orphan_files,
         table,
-        call.moment("older_than"),
-        delete_below=call.items("delete_below"),
-        folder=call.optional_text("location"),
-        listed=_listed(call),
+        older_than,
+        delete_below=delete_below,
+        folder=location,
+        listed=None if file_list_view is None else _listed(call),
         despite_other_prefixes=mode == "DELETE",
-        break_shares=call.flag("break_shares"),
+        break_shares=break_shares,
     )
     # A first look that deletes nothing: in mode ERROR one conflict has to save all files.
     found = look(dry_run=True)
 
     if found.known_elsewhere and mode == "ERROR":
-        location = found.known_elsewhere[0]
+        known = found.known_elsewhere[0]
         raise ConfigurationError(
-            f"{location} {found.refused[location]}, as are {len(found.known_elsewhere) - 1} others. Nothing was deleted: "
+            f"{known} {found.refused[known]}, as are {len(found.known_elsewhere) - 1} others. Nothing was deleted: "
             "prefix_mismatch_mode => 'IGNORE' leaves them, 'DELETE' deletes them"
         )
 
-    found = found if is_dry else look(dry_run=False)
+    found = found if dry_run else look(dry_run=False)
     if found.failed:
-        location, said = next(iter(found.failed.items()))
+        left, said = next(iter(found.failed.items()))
         # A row for each deleted file would not show that some are still there.
-        raise OSError(f"{len(found.failed)} of {len(found.found)} orphan files could not be deleted, such as {location}: {said}")
+        raise OSError(f"{len(found.failed)} of {len(found.found)} orphan files could not be deleted, such as {left}: {said}")
 
-    for location in [file.location for file in found.found] if is_dry else found.deleted:
-        yield {"orphan_file_location": location}
+    for each in [file.location for file in found.found] if dry_run else found.deleted:
+        yield {"orphan_file_location": each}
 
 
-def _check_concurrency(call: Call) -> None:
-    if (number := call.optional_number("max_concurrent_deletes")) is not None:
+def _check_concurrency(number: int | None) -> None:
+    if number is not None:
         whole_number("max_concurrent_deletes", number, least=1)
 
 
-def _listed(call: Call) -> list[tuple[str, dt.datetime]] | None:
-    """Return the files of file_list_view, which the driver has read; None where the store is to list them."""
-    if call.optional_text("file_list_view") is None:
-        return None
+def _listed(call: Call) -> list[tuple[str, dt.datetime]]:
+    """Return the files of file_list_view, which the driver has read."""
     return [(str(location), moment_of(modified, f"last_modified of {location}")) for location, modified in call.items("file_list")]
 
 
-def _register_table(call: Call) -> Iterator[Row]:
-    table = call.catalog.register_table(call.identifier(), call.text("metadata_file"))
-    snapshot = table.current_snapshot()
+@procedure(columns(current_snapshot_id=pa.int64(), total_records_count=pa.int64(), total_data_files_count=pa.int64()))
+def register_table(call: Call, table: str, metadata_file: str) -> Iterator[Row]:
+    """Register an existing metadata file as a table."""
+    snapshot = call.catalog.register_table(call.identifier(), metadata_file).current_snapshot()
     summary = {} if snapshot is None or snapshot.summary is None else snapshot.summary.additional_properties
     yield {
         "current_snapshot_id": None if snapshot is None else snapshot.snapshot_id,
@@ -333,85 +378,12 @@ def _register_table(call: Call) -> Iterator[Row]:
     }
 
 
-_OPTION_MAP: Final = Parameter("options", "MAP<STRING, STRING>")
-
-PROCEDURES: Final = {
-    "compact": procedure_of(maintenance.compact, _compact),
-    "rewrite_data_files": Procedure(
-        "Rewrite small files, and those with many deletes; Iceberg's procedure.",
-        (TABLE, *optional("STRING", "strategy", "sort_order"), _OPTION_MAP, *optional("STRING", "where", "branch"), WORKERS),
-        columns(
-            rewritten_data_files_count=pa.int32(),
-            added_data_files_count=pa.int32(),
-            rewritten_bytes_count=pa.int64(),
-            failed_data_files_count=pa.int32(),
-            removed_delete_files_count=pa.int32(),
-        ),
-        _rewrite_data_files,
-        runs_jobs=True,
-    ),
-    "rewrite_position_delete_files": Procedure(
-        "Merge position deletes; a table with deletion vectors has nothing to merge.",
-        (TABLE, _OPTION_MAP, *optional("STRING", "where")),
-        columns(
-            rewritten_delete_files_count=pa.int32(),
-            added_delete_files_count=pa.int32(),
-            rewritten_bytes_count=pa.int64(),
-            added_bytes_count=pa.int64(),
-        ),
-        _rewrite_position_delete_files,
-    ),
-    "rewrite_manifests": Procedure(
-        "Rewrite manifests so that files of one partition are near each other.",
-        (TABLE, *optional("BOOLEAN", "use_caching"), *optional("INT", "spec_id"), *optional("ARRAY<STRING>", "sort_by")),
-        columns(rewritten_manifests_count=pa.int32(), added_manifests_count=pa.int32()),
-        _rewrite_manifests,
-    ),
-    "expire_snapshots": Procedure(
-        "Remove old snapshots, and the keys and files that only they needed.",
-        (
-            TABLE,
-            *optional("TIMESTAMP", "older_than"),
-            *optional("INT", "retain_last", "max_concurrent_deletes"),
-            *optional("BOOLEAN", "stream_results"),
-            *optional("ARRAY<BIGINT>", "snapshot_ids"),
-            *optional("BOOLEAN", "clean_expired_metadata"),
-            DRY_RUN,
-            DELETE_BELOW,
-            BREAK_SHARES,
-        ),
-        columns(
-            deleted_data_files_count=pa.int64(),
-            deleted_position_delete_files_count=pa.int64(),
-            deleted_equality_delete_files_count=pa.int64(),
-            deleted_manifest_files_count=pa.int64(),
-            deleted_manifest_lists_count=pa.int64(),
-            deleted_statistics_files_count=pa.int64(),
-        ),
-        _expire_snapshots,
-    ),
-    "remove_orphan_files": Procedure(
-        "Delete files below the table's location that do not belong to the table.",
-        (
-            TABLE,
-            *optional("TIMESTAMP", "older_than"),
-            *optional("STRING", "location"),
-            DRY_RUN,
-            *optional("INT", "max_concurrent_deletes"),
-            *optional("STRING", "file_list_view"),
-            *optional("MAP<STRING, STRING>", "equal_schemes", "equal_authorities"),
-            *optional("STRING", "prefix_mismatch_mode"),
-            *optional("BOOLEAN", "prefix_listing"),
-            DELETE_BELOW,
-            BREAK_SHARES,
-        ),
-        columns(orphan_file_location=pa.string()),
-        _remove_orphan_files,
-    ),
-    "register_table": Procedure(
-        "Register an existing metadata file as a table.",
-        (TABLE, Parameter("metadata_file", "STRING", is_required=True)),
-        columns(current_snapshot_id=pa.int64(), total_records_count=pa.int64(), total_data_files_count=pa.int64()),
-        _register_table,
-    ),
-}
+PROCEDURES: Final = (
+    procedure_of(maintenance.compact, _compact),
+    rewrite_data_files,
+    rewrite_position_delete_files,
+    rewrite_manifests,
+    expire_snapshots,
+    remove_orphan_files,
+    register_table,
+)

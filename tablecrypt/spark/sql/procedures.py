@@ -18,11 +18,12 @@ from tablecrypt.errors import ConfigurationError
 from tablecrypt.setting_kinds import OWN_NAMES_ALIKE, did_you_mean
 from tablecrypt.spark.shared.written_columns import quoted
 from tablecrypt.spark.sql import file_procedures, key_procedures, snapshot_procedures
-from tablecrypt.spark.sql.calls import Call, Parameter, Procedure, RowCopy, name_parts, table_of
+from tablecrypt.spark.sql.calls import Call, Procedure, RowCopy, name_parts, table_of
 from tablecrypt.spark.sql.catalogs import catalog_of, spark_json
 from tablecrypt.spark.sql.job_session import Gateway, runner_of
 from tablecrypt.spark.sql.local_rows import arrow_stream
 from tablecrypt.spark.sql.messages import CatalogRequest, NamedRequest, NamespaceRequest, Response, SessionRequest, operation
+from tablecrypt.spark.sql.parameters import Parameter
 from tablecrypt.spark.sql.planner import OpenCatalog, Planner
 from tablecrypt.spark.sql.scans.filters import Predicate
 from tablecrypt.spark.sql.statements import add_files, alter_table, changelog_view, undelete_column
@@ -30,19 +31,16 @@ from tablecrypt.spark.sql.statements.variables import MEANING, find_variable
 from tablecrypt.spark.sql.writes.write_options import written_by
 from tablecrypt.table._pyiceberg.transactions import WRITTEN_BY
 
-PROCEDURES: Final[Mapping[str, Procedure]] = dict(
-    sorted(
-        {
-            **snapshot_procedures.PROCEDURES,
-            **file_procedures.PROCEDURES,
-            **key_procedures.PROCEDURES,
-            **undelete_column.PROCEDURES,
-            **alter_table.PROCEDURES,
-            **changelog_view.PROCEDURES,
-            **add_files.PROCEDURES,
-        }.items()
-    )
+_DECLARED: Final = (
+    *snapshot_procedures.PROCEDURES,
+    *file_procedures.PROCEDURES,
+    *key_procedures.PROCEDURES,
+    *undelete_column.PROCEDURES,
+    *alter_table.PROCEDURES,
+    *changelog_view.PROCEDURES,
+    *add_files.PROCEDURES,
 )
+PROCEDURES: Final[Mapping[str, Procedure]] = {each.name: each for each in sorted(_DECLARED, key=lambda each: each.name)}
 REFUSED: Final[Mapping[str, str]] = {
     "compute_partition_stats": "a file of partition statistics would hold facts about the data, and Iceberg has no place for its key",
     "compute_table_stats": "a statistics file would hold facts about the data, and Iceberg Java drops its key-metadata at the next commit",

@@ -12,6 +12,7 @@ Each is one commit of the catalog, or none.
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Final
@@ -20,60 +21,66 @@ import pyarrow as pa
 from pyiceberg.exceptions import ValidationException
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import ManifestContent, ManifestEntryStatus, ManifestFile
+from pyiceberg.table import snapshots
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRef, SnapshotRefType
-from pyiceberg.table.snapshots import Operation, Snapshot, ancestors_of
+from pyiceberg.table.snapshots import Operation, Snapshot
 
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.manifests.copied_files import AlreadyAddedError, copied_files_of
 from tablecrypt.manifests.records import FIRST_ROW_ID, EncryptedDataFile
 from tablecrypt.spark.sql.branches_and_tags import LIMITS, check_is_new, drop, head_of, point, ref_of, snapshot_of
-from tablecrypt.spark.sql.calls import TABLE, Call, Parameter, Procedure, Row, columns, optional
+from tablecrypt.spark.sql.calls import Row, columns
+from tablecrypt.spark.sql.statements.operations import procedure
 from tablecrypt.spark.sql.writes.write_audit_publish import STAGED_ID
 from tablecrypt.table.metadata import EncryptedSnapshot
 from tablecrypt.table.protection.writing import WrittenUnder
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import live_files, name_of
 
-_SNAPSHOT: Final = Parameter("snapshot_id", "BIGINT", is_required=True)
-_BRANCH: Final = Parameter("branch", "STRING", is_required=True)
-_TAG: Final = Parameter("tag", "STRING", is_required=True)
 _PUBLISHED_WAP_ID: Final = "published-wap-id"
 _SOURCE_SNAPSHOT: Final = "source-snapshot-id"
 
 
-def _rollback_to_snapshot(call: Call) -> Iterator[Row]:
-    table, snapshot_id = call.encrypted_table(), call.number("snapshot_id")
+_MOVED: Final = columns(previous_snapshot_id=pa.int64(), current_snapshot_id=pa.int64())
+_PICKED: Final = columns(source_snapshot_id=pa.int64(), current_snapshot_id=pa.int64())
+_OF_BRANCH: Final = columns(branch=pa.string(), snapshot_id=pa.int64())
+_OF_TAG: Final = columns(tag=pa.string(), snapshot_id=pa.int64())
+
+
+@procedure(_MOVED)
+def rollback_to_snapshot(table: EncryptedTable, snapshot_id: int) -> Iterator[Row]:
+    """Roll a table back to a snapshot."""
     snapshot_of(table, snapshot_id)
     if all(each.snapshot_id != snapshot_id for each in _ancestors(table, head_of(table))):
         raise ConfigurationError(f"snapshot {snapshot_id} was never current: set_current_snapshot takes any snapshot")
     yield _moved_to(table, snapshot_id)
 
 
-def _rollback_to_timestamp(call: Call) -> Iterator[Row]:
-    table, moment = call.encrypted_table(), call.moment("timestamp")
-    if moment is None:
-        raise ConfigurationError("the argument timestamp is missing")
-
-    milliseconds = int(moment.timestamp() * 1000)
+@procedure(_MOVED)
+def rollback_to_timestamp(table: EncryptedTable, timestamp: dt.datetime) -> Iterator[Row]:
+    """Roll a table back to the snapshot that was current at a given time."""
+    milliseconds = int(timestamp.timestamp() * 1000)
     # Strictly before, as in Iceberg Java.
     earlier = [each for each in _ancestors(table, head_of(table)) if each.timestamp_ms < milliseconds]
     if not earlier:
-        raise ConfigurationError(f"no snapshot of the main branch is older than {moment.isoformat()}")
+        raise ConfigurationError(f"no snapshot of the main branch is older than {timestamp.isoformat()}")
 
     yield _moved_to(table, earlier[0].snapshot_id)
 
 
-def _set_current_snapshot(call: Call) -> Iterator[Row]:
-    table, snapshot_id, ref = call.encrypted_table(), call.optional_number("snapshot_id"), call.optional_text("ref")
+@procedure(_MOVED)
+def set_current_snapshot(table: EncryptedTable, snapshot_id: int | None = None, ref: str | None = None) -> Iterator[Row]:
+    """Make any snapshot, branch or tag the current state."""
     if (snapshot_id is None) == (ref is None):
         raise ConfigurationError("give either snapshot_id or ref")
     target = snapshot_of(table, snapshot_id).snapshot_id if snapshot_id is not None else ref_of(table, str(ref)).snapshot_id
     yield _moved_to(table, target)
 
 
-def _fast_forward(call: Call) -> Iterator[Row]:
-    table, branch, to = call.encrypted_table(), call.text("branch"), call.text("to")
+@procedure(columns(branch_updated=pa.string(), previous_ref=pa.int64(), updated_ref=pa.int64()))
+def fast_forward(table: EncryptedTable, branch: str, to: str) -> Iterator[Row]:
+    """Move a branch to the head of another."""
     target = ref_of(table, to).snapshot_id
     current = table.metadata.refs.get(branch)
 
@@ -88,14 +95,16 @@ def _fast_forward(call: Call) -> Iterator[Row]:
     yield {"branch_updated": branch, "previous_ref": None if current is None else current.snapshot_id, "updated_ref": target}
 
 
-def _cherrypick_snapshot(call: Call) -> Iterator[Row]:
-    table = call.encrypted_table()
-    source = snapshot_of(table, call.number("snapshot_id"))
+@procedure(_PICKED)
+def cherrypick_snapshot(table: EncryptedTable, snapshot_id: int) -> Iterator[Row]:
+    """Append to the main branch the rows that another snapshot appended."""
+    source = snapshot_of(table, snapshot_id)
     yield {"source_snapshot_id": source.snapshot_id, "current_snapshot_id": _picked(table, source)}
 
 
-def _publish_changes(call: Call) -> Iterator[Row]:
-    table, wap_id = call.encrypted_table(), call.text("wap_id")
+@procedure(_PICKED)
+def publish_changes(table: EncryptedTable, wap_id: str) -> Iterator[Row]:
+    """Append to the main branch the rows that were written with a WAP id."""
     found = [each for each in table.metadata.snapshots if each.summary is not None and each.summary[STAGED_ID] == wap_id]
     if not found:
         raise ConfigurationError(f"no snapshot was written with the WAP id {wap_id}")
@@ -110,23 +119,46 @@ def _publish_changes(call: Call) -> Iterator[Row]:
     yield {"source_snapshot_id": found[0].snapshot_id, "current_snapshot_id": _picked(table, found[0])}
 
 
-def _ancestors_of(call: Call) -> Iterator[Row]:
-    table, snapshot_id = call.encrypted_table(), call.optional_number("snapshot_id")
+@procedure(columns(snapshot_id=pa.int64(), timestamp=pa.int64()), only_reads=True)
+def ancestors_of(table: EncryptedTable, snapshot_id: int | None = None) -> Iterator[Row]:
+    """List a snapshot and its ancestors."""
     start = head_of(table) if snapshot_id is None else snapshot_of(table, snapshot_id).snapshot_id
     for each in _ancestors(table, start):
         yield {"snapshot_id": each.snapshot_id, "timestamp": each.timestamp_ms}
 
 
-def _create(kind: SnapshotRefType, call: Call) -> Iterator[Row]:
-    table, name = call.encrypted_table(), call.text(kind.value)
-    check_is_new(table, name)
-    limits = {each: call.optional_number(each) for each in (LIMITS if kind == SnapshotRefType.BRANCH else LIMITS[:1])}
-    yield {kind.value: name, "snapshot_id": point(table, kind, name, call.optional_number("snapshot_id"), limits)}
+@procedure(_OF_BRANCH)
+def create_branch(
+    table: EncryptedTable,
+    branch: str,
+    snapshot_id: int | None = None,
+    max_ref_age_ms: int | None = None,
+    max_snapshot_age_ms: int | None = None,
+    min_snapshots_to_keep: int | None = None,
+) -> Iterator[Row]:
+    """Create a branch."""
+    check_is_new(table, branch)
+    limits = dict(zip(LIMITS, (max_ref_age_ms, max_snapshot_age_ms, min_snapshots_to_keep), strict=True))
+    yield {"branch": branch, "snapshot_id": point(table, SnapshotRefType.BRANCH, branch, snapshot_id, limits)}
 
 
-def _drop(kind: SnapshotRefType, call: Call) -> Iterator[Row]:
-    name = call.text(kind.value)
-    yield {kind.value: name, "snapshot_id": drop(call.encrypted_table(), kind, name)}
+@procedure(_OF_TAG)
+def create_tag(table: EncryptedTable, tag: str, snapshot_id: int | None = None, max_ref_age_ms: int | None = None) -> Iterator[Row]:
+    """Create a tag."""
+    check_is_new(table, tag)
+    yield {"tag": tag, "snapshot_id": point(table, SnapshotRefType.TAG, tag, snapshot_id, {LIMITS[0]: max_ref_age_ms})}
+
+
+@procedure(_OF_BRANCH)
+def drop_branch(table: EncryptedTable, branch: str) -> Iterator[Row]:
+    """Drop a branch."""
+    yield {"branch": branch, "snapshot_id": drop(table, SnapshotRefType.BRANCH, branch)}
+
+
+@procedure(_OF_TAG)
+def drop_tag(table: EncryptedTable, tag: str) -> Iterator[Row]:
+    """Drop a tag."""
+    yield {"tag": tag, "snapshot_id": drop(table, SnapshotRefType.TAG, tag)}
 
 
 def _picked(table: EncryptedTable, source: Snapshot) -> int:
@@ -177,7 +209,7 @@ def _check_was_not_picked(metadata: TableMetadata, published: Mapping[str, str])
     wap_id = published.get(_PUBLISHED_WAP_ID)
     # A staged snapshot that the main branch went on to has its id as what it was staged under.
     looked_for = published if wap_id is None else {**published, STAGED_ID: wap_id}
-    for each in ancestors_of(metadata.snapshot_by_name(MAIN_BRANCH), metadata):
+    for each in snapshots.ancestors_of(metadata.snapshot_by_name(MAIN_BRANCH), metadata):
         same = [name for name, value in looked_for.items() if each.summary is not None and each.summary[name] == value]
         if same:
             raise AlreadyPublishedError(
@@ -244,7 +276,7 @@ def _moved_to(table: EncryptedTable, snapshot_id: int) -> Row:
 
 def _ancestors(table: EncryptedTable, snapshot_id: int | None) -> list[Snapshot]:
     start = None if snapshot_id is None else table.metadata.snapshot_by_id(snapshot_id)
-    return list(ancestors_of(start, table.metadata))
+    return list(snapshots.ancestors_of(start, table.metadata))
 
 
 def _check_is_branch(name: str, ref: SnapshotRef) -> None:
@@ -252,56 +284,16 @@ def _check_is_branch(name: str, ref: SnapshotRef) -> None:
         raise ConfigurationError(f"{name} is a tag, which never moves")
 
 
-_MOVED: Final = columns(previous_snapshot_id=pa.int64(), current_snapshot_id=pa.int64())
-_PICKED: Final = columns(source_snapshot_id=pa.int64(), current_snapshot_id=pa.int64())
-_OF_BRANCH: Final = columns(branch=pa.string(), snapshot_id=pa.int64())
-_OF_TAG: Final = columns(tag=pa.string(), snapshot_id=pa.int64())
-
-PROCEDURES: Final = {
-    "rollback_to_snapshot": Procedure("Roll a table back to a snapshot.", (TABLE, _SNAPSHOT), _MOVED, _rollback_to_snapshot),
-    "rollback_to_timestamp": Procedure(
-        "Roll a table back to the snapshot that was current at a given time.",
-        (TABLE, Parameter("timestamp", "TIMESTAMP", is_required=True)),
-        _MOVED,
-        _rollback_to_timestamp,
-    ),
-    "set_current_snapshot": Procedure(
-        "Make any snapshot, branch or tag the current state.",
-        (TABLE, Parameter("snapshot_id", "BIGINT"), Parameter("ref", "STRING")),
-        _MOVED,
-        _set_current_snapshot,
-    ),
-    "fast_forward": Procedure(
-        "Move a branch to the head of another.",
-        (TABLE, _BRANCH, Parameter("to", "STRING", is_required=True)),
-        columns(branch_updated=pa.string(), previous_ref=pa.int64(), updated_ref=pa.int64()),
-        _fast_forward,
-    ),
-    "cherrypick_snapshot": Procedure(
-        "Append to the main branch the rows that another snapshot appended.", (TABLE, _SNAPSHOT), _PICKED, _cherrypick_snapshot
-    ),
-    "publish_changes": Procedure(
-        "Append to the main branch the rows that were written with a WAP id.",
-        (TABLE, Parameter("wap_id", "STRING", is_required=True)),
-        _PICKED,
-        _publish_changes,
-    ),
-    "ancestors_of": Procedure(
-        "List a snapshot and its ancestors.",
-        (TABLE, Parameter("snapshot_id", "BIGINT")),
-        columns(snapshot_id=pa.int64(), timestamp=pa.int64()),
-        _ancestors_of,
-        only_reads=True,
-    ),
-    "create_branch": Procedure(
-        "Create a branch.",
-        (TABLE, _BRANCH, *optional("BIGINT", "snapshot_id", *LIMITS)),
-        _OF_BRANCH,
-        partial(_create, SnapshotRefType.BRANCH),
-    ),
-    "create_tag": Procedure(
-        "Create a tag.", (TABLE, _TAG, *optional("BIGINT", "snapshot_id", "max_ref_age_ms")), _OF_TAG, partial(_create, SnapshotRefType.TAG)
-    ),
-    "drop_branch": Procedure("Drop a branch.", (TABLE, _BRANCH), _OF_BRANCH, partial(_drop, SnapshotRefType.BRANCH)),
-    "drop_tag": Procedure("Drop a tag.", (TABLE, _TAG), _OF_TAG, partial(_drop, SnapshotRefType.TAG)),
-}
+PROCEDURES: Final = (
+    rollback_to_snapshot,
+    rollback_to_timestamp,
+    set_current_snapshot,
+    fast_forward,
+    cherrypick_snapshot,
+    publish_changes,
+    ancestors_of,
+    create_branch,
+    create_tag,
+    drop_branch,
+    drop_tag,
+)

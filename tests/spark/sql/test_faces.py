@@ -61,7 +61,7 @@ TYPES: Final = {
     "bool": "BOOLEAN",
     "dt.datetime": "TIMESTAMP",
     "float": "DOUBLE",
-    "int": ("INT", "BIGINT"),
+    "int": "BIGINT",
     "str": "STRING",
     "str | BooleanExpression": "STRING",
     "str | BooleanExpression | FileCondition": "STRING",
@@ -105,7 +105,7 @@ def test_every_argument_of_an_operation_is_one_of_its_procedure(name: str) -> No
             continue
         of_sql = given.pop(OF_ICEBERG.get(name, {}).get(argument, argument))
         if of_sql.name == argument:
-            assert of_sql.type in TYPES[str(parameter.annotation).removesuffix(" | None")]
+            assert of_sql.type == TYPES[str(parameter.annotation).removesuffix(" | None")]
     if name not in OF_ICEBERG:
         assert given.keys() == OF_SPARK_TABLES.get(name, set())
 
@@ -168,9 +168,9 @@ def test_procedures_that_run_jobs_can_run_without_any() -> None:
 )
 def test_a_dry_run_says_in_sql_what_it_says_in_python(tmp_path: Path, aws: AwsServer, name: str, arguments: dict[str, Any]) -> None:
     catalog = encrypted_sql_catalog(tmp_path, aws)
-    table = table_with_history(catalog, "db.t")
-    converted = Call(catalog, "prod", (), arguments).options(OPERATIONS[name])
-    in_python = OPERATIONS[name](table, dry_run=True, **converted).to_json()
+    table_with_history(catalog, "db.t")
+    converted = Call(catalog, "prod", (), {"table": "db.t", **arguments}).options(OPERATIONS[name])
+    in_python = OPERATIONS[name](dry_run=True, **converted).to_json()
     assert json.loads(json.dumps(call(catalog, name, table="db.t", dry_run=True, **arguments))) == in_python
 
 

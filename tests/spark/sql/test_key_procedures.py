@@ -9,7 +9,7 @@ import pytest
 
 from tablecrypt.errors import ConfigurationError, MasterKeyRefusedError
 from tablecrypt.spark.sql.calls import Call
-from tablecrypt.spark.sql.key_procedures import PROCEDURES
+from tablecrypt.spark.sql.procedures import PROCEDURES
 from tests.support.aws import AwsServer
 from tests.support.tables import MASTER_KEY, encrypted_sql_catalog
 

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import pyarrow as pa
 import pytest
+from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
+from tablecrypt.errors import ConfigurationError, FormatError
 from tablecrypt.maintenance import ProgressListener, Runner
 from tablecrypt.maintenance.operation import no_progress
 from tablecrypt.printable import json_fields
-from tablecrypt.spark.sql.calls import DRY_RUN, TABLE, WORKERS, Parameter, table_of
-from tablecrypt.spark.sql.statements.operations import parameters_of, procedure_of
+from tablecrypt.spark.sql.calls import Call, Row, columns, table_of
+from tablecrypt.spark.sql.parameters import Parameter, parameters_of
+from tablecrypt.spark.sql.statements.operations import procedure, procedure_of
+from tablecrypt.table.planning import FileCondition
 
 
 class Kind(Enum):
@@ -73,27 +77,54 @@ def trim(
 
 def test_parameters_are_those_of_the_function() -> None:
     assert parameters_of(trim, but=["names"]) == (
-        TABLE,
+        Parameter("table", "STRING", is_required=True),
         Parameter("row_filter", "STRING", is_required=True),
         Parameter("ids", "ARRAY<BIGINT>"),
         Parameter("properties", "MAP<STRING, STRING>"),
         Parameter("before", "TIMESTAMP"),
         Parameter("share", "DOUBLE"),
         Parameter("count", "BIGINT"),
-        DRY_RUN,
-        WORKERS,
+        Parameter("dry_run", "BOOLEAN"),
+        Parameter("workers", "BIGINT"),
     )
 
 
+def test_a_function_gets_arguments_as_it_takes_them_and_its_own_defaults_for_the_others() -> None:
+    @procedure(columns(said=pa.string()), only_reads=True)
+    def remember(
+        call: Call, name: str, since: dt.datetime, ids: Sequence[int] = (), where: FileCondition | None = None, share: float = 0.5
+    ) -> Iterator[Row]:
+        """Remember a name.
+
+        More is said here.
+        """
+        yield {"said": f"{name} {since.isoformat()} {ids} {where} {share} {call.catalog_name}"}
+
+    def said(**arguments: Any) -> str:
+        [row] = remember.run(Call(cast("Catalog", None), "prod", (), arguments))
+        return str(row["said"])
+
+    assert (remember.name, remember.description, remember.only_reads) == ("remember", "Remember a name.", True)
+    assert [each.name for each in remember.parameters] == ["name", "since", "ids", "where", "share"]
+    assert said(name="a", since=1_000_000, ids=None) == "a 1970-01-01T00:00:01+00:00 () None 0.5 prod"
+    assert said(name="a", since=0, ids=[1], share=1) == "a 1970-01-01T00:00:00+00:00 [1] None 1 prod"
+    with pytest.raises(ConfigurationError, match="the argument since is missing"):
+        said(name="a", since=None)
+    with pytest.raises(FormatError, match="the argument name came as a bool, not as a str"):
+        said(name=True, since=0)
+    with pytest.raises(FormatError, match="where came without its predicates"):
+        said(name="a", since=0, where="id < 3")
+
+
 def test_a_result_is_one_row_with_its_verdicts_before_its_own_fields() -> None:
-    procedure = procedure_of(trim, but=["share"])
+    trimming = procedure_of(trim, but=["share"])
     result = Trimmed("db.t", False, (Part("a", Kind.LONG),), dt.datetime(2026, 1, 2, tzinfo=dt.UTC), {"x": (1, 2)}, 0.5)
 
-    assert procedure.description == "Trim a table."
-    assert procedure.runs_jobs
-    assert procedure.columns.names == ["table", "dry_run", "done", "parts", "at", "ids"]
-    assert procedure.columns.field("parts").type == pa.list_(pa.struct([("name", pa.string()), ("kind", pa.string())]))
-    assert table_of([result.to_json()], procedure.columns).to_pylist(maps_as_pydicts="strict") == [
+    assert trimming.description == "Trim a table."
+    assert trimming.runs_jobs
+    assert trimming.columns.names == ["table", "dry_run", "done", "parts", "at", "ids"]
+    assert trimming.columns.field("parts").type == pa.list_(pa.struct([("name", pa.string()), ("kind", pa.string())]))
+    assert table_of([result.to_json()], trimming.columns).to_pylist(maps_as_pydicts="strict") == [
         {
             "table": "db.t",
             "dry_run": False,

@@ -428,7 +428,7 @@ def test_the_procedures_are_listed(spark: SparkSession, prod: Lake) -> None:
     assert any("Replace the KEK of an encrypted table." in str(row) for row in described)
     [told] = [row[0] for row in spark.sql("DESCRIBE PROCEDURE prod.system.erase").collect() if row[0].startswith("Description:")]
     arguments = "table STRING (required), row_filter STRING (required), dry_run BOOLEAN, delete_below ARRAY<STRING>"
-    assert told.endswith(f"search what is left for them. Arguments: {arguments}, workers INT, break_shares BOOLEAN.")
+    assert told.endswith(f"search what is left for them. Arguments: {arguments}, workers BIGINT, break_shares BOOLEAN.")
 
 
 def keys_of(table: Table) -> list[EncryptedKey]:

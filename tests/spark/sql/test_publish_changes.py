@@ -17,7 +17,8 @@ from tablecrypt.maintenance import erase, remove_orphan_files, shred
 from tablecrypt.maintenance.expiry import expire_snapshots
 from tablecrypt.manifests.copied_files import AlreadyAddedError, CopiedFiles, copied_files_of
 from tablecrypt.spark.sql.calls import Call
-from tablecrypt.spark.sql.snapshot_procedures import PROCEDURES, AlreadyPublishedError
+from tablecrypt.spark.sql.procedures import PROCEDURES
+from tablecrypt.spark.sql.snapshot_procedures import AlreadyPublishedError
 from tablecrypt.table.protection.writing import StaleWriteError
 from tablecrypt.table.snapshots import CommitOptions
 from tablecrypt.table.transaction import EncryptedTransaction

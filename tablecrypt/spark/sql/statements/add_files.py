@@ -36,14 +36,16 @@ from pyiceberg.types import NestedField
 from tablecrypt.errors import ConfigurationError, FormatError
 from tablecrypt.manifests.copied_files import CopiedFiles
 from tablecrypt.spark.shared.written_columns import quoted
-from tablecrypt.spark.sql.calls import TABLE, Call, Parameter, Procedure, Row, RowCopy, columns, name_parts, table_of
+from tablecrypt.spark.sql.calls import Call, Row, RowCopy, columns, name_parts, table_of
 from tablecrypt.spark.sql.catalogs import catalog_of, spark_json
 from tablecrypt.spark.sql.local_rows import arrow_stream
 from tablecrypt.spark.sql.messages import CatalogRequest, Response, operation
 from tablecrypt.spark.sql.planner import Planner
+from tablecrypt.spark.sql.statements.operations import procedure
 from tablecrypt.spark.sql.statements.spark_tables import check_parallelism
 from tablecrypt.spark.sql.writes.copies import Copy
 from tablecrypt.spark.sql.writes.defaults import default_metadata
+from tablecrypt.table.table import EncryptedTable
 
 _DECIMAL: Final = re.compile(r"decimal\((\d+),(\d+)\)")
 _DIGITS: Final = 38
@@ -58,9 +60,18 @@ _RESULTS: Final = {
 """What Iceberg's procedures return."""
 
 
-def _add_files(call: Call) -> Iterator[Row]:
-    check_parallelism(call)
-    table, source = call.encrypted_table(), ".".join(map(quoted, name_parts(call.text("source_table"))))
+@procedure(_RESULTS[_NAME], copies="source_table")
+def add_files(
+    call: Call,
+    table: EncryptedTable,
+    source_table: str,
+    partition_filter: Mapping[str, str] | None = None,
+    check_duplicate_files: bool = True,
+    parallelism: int | None = None,
+) -> Iterator[Row]:
+    """Copy the rows of a table, or of files under a path, encrypted. The source stays as it is."""
+    check_parallelism(parallelism)
+    source = ".".join(map(quoted, name_parts(source_table)))
     given = _SourceColumns.of(source, call.text("source_schema"), call.items("directory_columns"), call.items("source_partitions"))
     # A path without files has no schema that could be compared with the table's.
     if not given.names:
@@ -68,9 +79,9 @@ def _add_files(call: Call) -> Iterator[Row]:
         return
 
     kinds = _kinds(table.schema())
-    copy = Copy(source, call.flag("check_duplicate_files", default=True), CopiedFiles.of(()), _NAME)
+    copy = Copy(source, check_duplicate_files, CopiedFiles.of(()), _NAME)
     selected = [given.selected(field, kinds[field.name.lower()]) for field in table.schema().fields]
-    call.copies.append(RowCopy(copy, call.identifier(), selected, given.condition(call.mapping("partition_filter"), kinds)))
+    call.copies.append(RowCopy(copy, call.identifier(), selected, given.condition(partition_filter or {}, kinds)))
 
 
 class CopyRequest(CatalogRequest):
@@ -204,18 +215,4 @@ def _literal(text: str) -> str:
     return f"CAST(X'{text.encode().hex()}' AS STRING)"
 
 
-PROCEDURES: Final[Mapping[str, Procedure]] = {
-    _NAME: Procedure(
-        "Copy the rows of a table, or of files under a path, encrypted. The source stays as it is.",
-        (
-            TABLE,
-            Parameter("source_table", "STRING", is_required=True),
-            Parameter("partition_filter", "MAP<STRING, STRING>"),
-            Parameter("check_duplicate_files", "BOOLEAN"),
-            Parameter("parallelism", "INT"),
-        ),
-        _RESULTS[_NAME],
-        _add_files,
-        copies="source_table",
-    )
-}
+PROCEDURES: Final = (add_files,)

@@ -33,9 +33,10 @@ from tablecrypt.keys.nested_columns import path_through_structs
 from tablecrypt.printable import one_line
 from tablecrypt.spark.sql.alterations import alter as alter_columns
 from tablecrypt.spark.sql.branches_and_tags import check_is_new, drop, point, ref_of
-from tablecrypt.spark.sql.calls import TABLE, Call, Parameter, Procedure, Row, columns
+from tablecrypt.spark.sql.calls import Call, Row, columns
 from tablecrypt.spark.sql.partition_fields import SparkTransform, find_column, iceberg_transform
 from tablecrypt.spark.sql.spark_types import JSON_NAMES
+from tablecrypt.spark.sql.statements.operations import procedure
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import name_of
 
@@ -391,19 +392,14 @@ _CHANGES: Final[Mapping[tuple[str, ...], Callable[[EncryptedTable, Tokens], None
 }
 
 
-def _alter_table(call: Call) -> Iterator[Row]:
-    alter(call.encrypted_table(), call.text("change"), call.is_case_sensitive)
+@procedure(columns())
+def alter_table(call: Call, table: EncryptedTable, change: str) -> Iterator[Row]:
+    """Change partition fields, the order of writes, identifier fields, a column, branches or tags, as ALTER TABLE does."""
+    alter(table, change, call.is_case_sensitive)
     yield from ()
 
 
-PROCEDURES: Final[Mapping[str, Procedure]] = {
-    "alter_table": Procedure(
-        "Change partition fields, the order of writes, identifier fields, a column, branches or tags, as ALTER TABLE does.",
-        (TABLE, Parameter("change", "STRING", is_required=True)),
-        columns(),
-        _alter_table,
-    ),
-}
+PROCEDURES: Final = (alter_table,)
 
 
 @dataclass(frozen=True)

@@ -20,40 +20,48 @@ from pyiceberg.table.snapshots import Snapshot
 
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.spark.shared.written_columns import quoted
-from tablecrypt.spark.sql.calls import TABLE, Call, Parameter, Procedure, Row, columns
+from tablecrypt.spark.sql.calls import Call, Row, columns
 from tablecrypt.spark.sql.partition_fields import find_column
 from tablecrypt.spark.sql.scans.change_rows import CHANGE_FIELDS
 from tablecrypt.spark.sql.scans.changes import SnapshotChange, snapshot_range
+from tablecrypt.spark.sql.statements.operations import procedure
 from tablecrypt.table.table import EncryptedTable
 
 _ADDED: Final = tuple(field.name for field in CHANGE_FIELDS)
 _LINEAGE: Final = "_row_id AS r__, _last_updated_sequence_number AS s__"
 
 
-def _create_changelog_view(call: Call) -> Iterator[Row]:
-    table = call.encrypted_table()
+@procedure(columns(changelog_view=pa.string()), only_reads=True)
+def create_changelog_view(
+    call: Call,
+    table: EncryptedTable,
+    changelog_view: str = "",
+    options: Mapping[str, str] | None = None,
+    compute_updates: bool = False,
+    identifier_columns: Sequence[str] = (),
+    net_changes: bool = False,
+) -> Iterator[Row]:
+    """Create a temporary view of the changes between two snapshots."""
     identifier = call.identifier()
-    view = call.optional_text("changelog_view") or f"{identifier[-1]}_changes"
-    identifiers = _identifier_columns(call, table)
-    is_net = call.flag("net_changes")
-    if is_net and identifiers:
+    view = changelog_view or f"{identifier[-1]}_changes"
+    identifiers = _identifiers(table, identifier_columns, compute_updates)
+    if net_changes and identifiers:
         raise ConfigurationError("net_changes shows no updates: leave identifier_columns and compute_updates out")
 
     name = ".".join(map(quoted, (call.catalog_name, *identifier)))
     changes = _Changes(table, name)
-    query = changes.query(snapshot_range(table, call.mapping("options")))
-    query = changes.net(query) if is_net else changes.with_updates(query, identifiers) if identifiers else changes.only_shown(query)
+    query = changes.query(snapshot_range(table, options or {}))
+    query = changes.net(query) if net_changes else changes.with_updates(query, identifiers) if identifiers else changes.only_shown(query)
     call.statements.append(f"CREATE OR REPLACE TEMPORARY VIEW {quoted(view)} AS {query}")
     yield {"changelog_view": view}
 
 
-def _identifier_columns(call: Call, table: EncryptedTable) -> list[str]:
-    wanted = call.items("identifier_columns")
-    if not wanted and call.flag("compute_updates"):
-        wanted = tuple(sorted(table.schema().identifier_field_names()))
+def _identifiers(table: EncryptedTable, wanted: Sequence[str], compute_updates: bool) -> list[str]:
+    if not wanted and compute_updates:
+        wanted = sorted(table.schema().identifier_field_names())
         if not wanted:
             raise ConfigurationError("compute_updates needs identifier_columns, for the table has no identifier fields")
-    return [find_column(table.schema(), (str(each),)).name for each in wanted]
+    return [find_column(table.schema(), (each,)).name for each in wanted]
 
 
 class _Changes:
@@ -124,19 +132,4 @@ class _Changes:
             yield f"{'NULL' if former is None else quoted(former)} AS {quoted(field.name)}"
 
 
-PROCEDURES: Final[Mapping[str, Procedure]] = {
-    "create_changelog_view": Procedure(
-        "Create a temporary view of the changes between two snapshots.",
-        (
-            TABLE,
-            Parameter("changelog_view", "STRING"),
-            Parameter("options", "MAP<STRING, STRING>"),
-            Parameter("compute_updates", "BOOLEAN"),
-            Parameter("identifier_columns", "ARRAY<STRING>"),
-            Parameter("net_changes", "BOOLEAN"),
-        ),
-        columns(changelog_view=pa.string()),
-        _create_changelog_view,
-        only_reads=True,
-    )
-}
+PROCEDURES: Final = (create_changelog_view,)

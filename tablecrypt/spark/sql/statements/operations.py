@@ -3,11 +3,14 @@
     def rewrap(table: Table, from_key_id: str | None = None, dry_run: bool = False, progress: …) -> Rewrapped
     CALL prod.system.rewrap(table => 'db.orders', from_key_id => 'alias/old')      a row of Rewrapped's fields
 
-Parameters are those of the function in its order, but what only a program can give. A result becomes one row: what every result says, the
-verdicts that it `also_says`, and its other fields.
+Parameters are those of the function (parameters.py). A result becomes one row: what every result says, the verdicts that it `also_says`,
+and its other fields. Columns have the types that parameters have; a dataclass is a STRUCT, a mapping a MAP, and what has a JSON form as
+text (a moment, an enum) a STRING.
 
-    parameters   str STRING, bool BOOLEAN, int BIGINT, float DOUBLE, datetime TIMESTAMP, a sequence ARRAY, a mapping MAP<STRING, STRING>
-    columns      the same types; a dataclass is a STRUCT, a mapping a MAP, what has a JSON form as text (a moment, an enum) a STRING
+A procedure that is no operation is a typed function too, whose first parameter may be the call itself:
+
+    @procedure(columns(branch=pa.string(), snapshot_id=pa.int64()))
+    def drop_branch(table: EncryptedTable, branch: str) -> Iterator[Row]:
 """
 
 from __future__ import annotations
@@ -17,19 +20,16 @@ import datetime as dt
 import inspect
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from enum import Enum
-from types import NoneType, UnionType
-from typing import Any, Final, Union, get_args, get_origin, get_type_hints
+from typing import Any, Final, get_args, get_origin, get_type_hints
 
 import pyarrow as pa
 
 from tablecrypt.maintenance.operation import OperationResult
 from tablecrypt.maintenance.runner import Runner
-from tablecrypt.spark.sql.calls import TABLE, WORKERS, Call, Parameter, Procedure, Row
+from tablecrypt.spark.sql.calls import Call, Procedure, Row
+from tablecrypt.spark.sql.parameters import kinds_of, parameters_of
 
 Run = Callable[[Call], Iterable[Row]]
-OF_PROGRAMS: Final = ("progress", "runner", "now")
-"""Arguments that SQL does not have: a listener, what runs work on files, and the clock."""
-_PARAMETERS: Final = {str: "STRING", bool: "BOOLEAN", int: "BIGINT", float: "DOUBLE", dt.datetime: "TIMESTAMP"}
 _COLUMNS: Final = {str: pa.string(), bool: pa.bool_(), int: pa.int64(), float: pa.float64(), dt.datetime: pa.string()}
 
 
@@ -46,6 +46,7 @@ def procedure_of(
     """
     hints = get_type_hints(operation)
     return Procedure(
+        name=operation.__name__,
         description=str(inspect.getdoc(operation)).partition("\n")[0],
         parameters=parameters_of(operation, but),
         columns=pa.schema([(name, kind) for name, kind in _fields(hints["return"]) if name not in but]),
@@ -56,46 +57,37 @@ def procedure_of(
     )
 
 
-def parameters_of(operation: Callable[..., Any], but: Collection[str] = ()) -> tuple[Parameter, ...]:
-    """Return the parameters of an operation as SQL has them.
+def procedure(
+    columns: pa.Schema, *, runs_jobs: bool = False, only_reads: bool = False, copies: str = "", copies_tables: bool = False
+) -> Callable[[Callable[..., Iterable[Row]]], Procedure]:
+    """Make a procedure of a typed function: its name, the first line of its text and its parameters are the procedure's.
 
     Args:
-        operation: as for `procedure_of`.
-        but: those that SQL does not have.
+        columns: of the rows that it returns.
+        runs_jobs, only_reads, copies, copies_tables: as in Procedure.
     """
-    _, *others = inspect.signature(operation).parameters.values()
-    hints = get_type_hints(operation)
-    without = {*OF_PROGRAMS, *but}
-    table = () if TABLE.name in without else (TABLE,)
-    return *table, *(_parameter(each, hints[each.name]) for each in others if each.name not in without)
+
+    def made(function: Callable[..., Iterable[Row]]) -> Procedure:
+        return Procedure(
+            name=function.__name__,
+            description=str(inspect.getdoc(function)).partition("\n")[0],
+            parameters=parameters_of(function),
+            columns=columns,
+            run=lambda call: function(**call.options(function)),
+            runs_jobs=runs_jobs,
+            only_reads=only_reads,
+            copies=copies,
+            copies_tables=copies_tables,
+        )
+
+    return made
 
 
 def _called(operation: Callable[..., OperationResult]) -> Run:
     def run(call: Call) -> Iterator[Row]:
-        yield operation(call.encrypted_table(), **call.options(operation)).to_json()
+        yield operation(**call.options(operation)).to_json()
 
     return run
-
-
-def _parameter(parameter: inspect.Parameter, kind: Any) -> Parameter:
-    if parameter.name == WORKERS.name:
-        return WORKERS
-    return Parameter(parameter.name, _parameter_type(kind), parameter.default is parameter.empty)
-
-
-def _parameter_type(kind: Any) -> str:
-    """Return the type of a parameter that takes one of several kinds: that of a list where it takes lists, else of the text for it."""
-    kinds = _alternatives(kind)
-    for each in kinds:
-        if get_origin(each) is not None:
-            return _container(get_origin(each), get_args(each))
-    return next(_PARAMETERS[each] for each in kinds if each in _PARAMETERS)
-
-
-def _container(origin: Any, inner: tuple[Any, ...]) -> str:
-    if issubclass(origin, Mapping):
-        return f"MAP<{_parameter_type(inner[0])}, {_parameter_type(inner[1])}>"
-    return f"ARRAY<{_parameter_type(inner[0])}>"
 
 
 def _fields(result: Any) -> Iterator[tuple[str, pa.DataType]]:
@@ -112,7 +104,7 @@ def _fields(result: Any) -> Iterator[tuple[str, pa.DataType]]:
 
 
 def _column(kind: Any) -> pa.DataType:
-    (known, *_) = _alternatives(kind)
+    (known, *_) = kinds_of(kind)
     origin, inner = get_origin(known), get_args(known)
     if known in _COLUMNS:
         return _COLUMNS[known]
@@ -126,8 +118,3 @@ def _column(kind: Any) -> pa.DataType:
         return pa.string()
 
     raise TypeError(f"{kind} has no column type")
-
-
-def _alternatives(kind: Any) -> tuple[Any, ...]:
-    kinds = get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
-    return tuple(each for each in kinds if each is not NoneType)

@@ -25,13 +25,19 @@ from tablecrypt.errors import ConfigurationError
 from tablecrypt.manifests.copied_files import CopiedFiles
 from tablecrypt.setting_kinds import whole_number
 from tablecrypt.spark.shared.written_columns import quoted
-from tablecrypt.spark.sql.calls import Call, CopyTarget, Parameter, RenamedTable, RowCopy, name_parts
+from tablecrypt.spark.sql.calls import Call, CopyTarget, RenamedTable, RowCopy, name_parts
+from tablecrypt.spark.sql.parameters import Parameter
 from tablecrypt.spark.sql.writes.copies import Copy
 
 OF_SPARK: Final = "source_format"
 """The argument that a call has where its source is a table of Spark's own: parquet, orc, avro, or another or empty text."""
-PARAMETERS: Final = (Parameter("parallelism", "INT"), Parameter("ignore_missing_files", "BOOLEAN"))
-BACKUP_PARAMETERS: Final = (Parameter("drop_backup", "BOOLEAN"), Parameter("backup_table_name", "STRING"))
+PARAMETERS: Final = (
+    Parameter("drop_backup", "BOOLEAN"),
+    Parameter("backup_table_name", "STRING"),
+    Parameter("parallelism", "BIGINT"),
+    Parameter("ignore_missing_files", "BOOLEAN"),
+)
+"""Of migrate, for a table of Spark's own."""
 _FORMATS: Final = ("parquet", "orc", "avro")
 _NOT_OF_SPARK: Final = ("keep_plaintext", "drop_refs", "delete_below", "dry_run", "workers")
 _SPARK_ONLY: Final = ("drop_backup", "backup_table_name", "ignore_missing_files")
@@ -56,15 +62,15 @@ def target_of(call: Call) -> Identifier:
     return call.identifier("into") if call.optional_text("into") else name_parts(call.text("table"))[1:]
 
 
-def check_parallelism(call: Call) -> None:
+def check_parallelism(number: int | None) -> None:
     """Raise ConfigurationError for a parallelism below 1. Beyond that Spark decides how many tasks copy rows."""
-    if (number := call.optional_number("parallelism")) is not None:
+    if number is not None:
         whole_number("parallelism", number, least=1)
 
 
 def check_of_iceberg(call: Call) -> None:
     """Raise ConfigurationError for arguments that say nothing of an Iceberg table."""
-    check_parallelism(call)
+    check_parallelism(call.arguments.get("parallelism"))
     if found := call.given(*_SPARK_ONLY):
         raise ConfigurationError(f"{', '.join(found)}: these are for tables of Spark's session catalog, named as spark_catalog.db.t")
 
@@ -73,7 +79,7 @@ def _copy(
     call: Call, argument: str, target: Identifier, properties: Mapping[str, str], procedure: str, renamed: RenamedTable | None = None
 ) -> None:
     source = call.text(argument)
-    check_parallelism(call)
+    check_parallelism(call.arguments.get("parallelism"))
     # Each would be passed over: `dry_run => true` must not copy and rename a table.
     if found := call.given(*_NOT_OF_SPARK):
         raise ConfigurationError(

@@ -22,14 +22,17 @@ from tablecrypt.errors import ConfigurationError, TamperedFileError
 from tablecrypt.keys.column_keys import ColumnPolicy, ProtectedColumn, is_from_before
 from tablecrypt.maintenance.columns.footers import inspect_footers, may_have_hidden_columns
 from tablecrypt.maintenance.runner import LocalRunner
-from tablecrypt.spark.sql.calls import TABLE, Call, Parameter, Procedure, Row, columns, name_parts
+from tablecrypt.spark.sql.calls import Row, columns, name_parts
+from tablecrypt.spark.sql.statements.operations import procedure
 from tablecrypt.table.planning import EncryptedFileScanTask
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import name_of
 
 
-def _undelete_column(call: Call) -> Iterator[Row]:
-    table, path = call.encrypted_table(), name_parts(call.text("column"))
+@procedure(columns(column=pa.string(), type=pa.string(), field_id=pa.int32()))
+def undelete_column(table: EncryptedTable, column: str) -> Iterator[Row]:
+    """Restore a dropped column, with the values that the files still have."""
+    path = name_parts(column)
     current, name = table.schema(), ".".join(path)
     if _field(current.as_struct(), path) is not None:
         raise ConfigurationError(f"{name_of(table)} has a column {name}: rename it first")
@@ -109,11 +112,4 @@ def _with_field(struct: StructType, parents: Sequence[str], field: NestedField, 
     return StructType(*(inner if each is parent else each for each in struct.fields))
 
 
-PROCEDURES: Final = {
-    "undelete_column": Procedure(
-        "Restore a dropped column, with the values that the files still have.",
-        (TABLE, Parameter("column", "STRING", is_required=True)),
-        columns(column=pa.string(), type=pa.string(), field_id=pa.int32()),
-        _undelete_column,
-    )
-}
+PROCEDURES: Final = (undelete_column,)
