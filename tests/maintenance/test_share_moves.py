@@ -199,11 +199,16 @@ def test_further_shares_are_still_known(theirs: EncryptedTable, table: Encrypted
 
 def test_a_sharer_says_neither_where_the_partners_files_go_nor_what_he_shares(table: EncryptedTable, partner: Partner) -> None:
     invented = f"encryption.share.{uuid.uuid4()}"
+    ours = {
+        "write.location-provider.impl": "org.example.Elsewhere",
+        "write.metadata.delete-after-commit.enabled": "true",
+        "write.metadata.previous-versions-max": "1",
+    }
 
     class Sharer(ShareWriter):
         def _properties(self) -> dict[str, str]:
             elsewhere = dict.fromkeys(("write.data.path", "write.metadata.path"), "file:///elsewhere")
-            return {**super()._properties(), **elsewhere, invented: "{}"}
+            return {**super()._properties(), **elsewhere, **ours, invented: "{}"}
 
     result = share(table, partner.key_id, partner.location, NORTH)
     theirs = partner.register(result)
@@ -214,7 +219,7 @@ def test_a_sharer_says_neither_where_the_partners_files_go_nor_what_he_shares(ta
 
     found = theirs.refresh().properties
     assert found["write.data.path"] == f"{partner.location}/mine"
-    assert not {"write.metadata.path", invented} & found.keys()
+    assert not {"write.metadata.path", invented, *ours} & found.keys()
 
 
 def test_a_sharer_runs_no_code_in_the_partners_process(table: EncryptedTable, partner: Partner, tmp_path: Path) -> None:

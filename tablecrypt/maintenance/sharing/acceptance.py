@@ -12,8 +12,10 @@ import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Final
 
 from pyiceberg.io import FileIO
+from pyiceberg.table import TableProperties
 
 from tablecrypt import properties as names
 from tablecrypt.arguments import checked_arguments, file_path
@@ -35,6 +37,14 @@ from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata,
 from tablecrypt.table.other_tables import tables_at
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import WRITE_PATHS, TableFileIO
+
+_HIS: Final = (
+    *WRITE_PATHS,
+    TableProperties.METADATA_DELETE_AFTER_COMMIT_ENABLED,
+    TableProperties.METADATA_PREVIOUS_VERSIONS_MAX,
+    "write.location-provider.impl",
+)
+"""Properties of Iceberg's that only the partner sets."""
 
 
 @dataclass(frozen=True)
@@ -212,6 +222,6 @@ class SharedState:
 
 
 def _is_his(name: str) -> bool:
-    # Where his files go, and to whom he shares the table further, a sharer does not say. Without its record a further share would live on,
-    # unknown to what deletes and shreds.
-    return name in WRITE_PATHS or name.startswith(names.SHARE.name)
+    # Where his files go and when they are deleted, which class Java loads for him, and to whom he shares the table further, a sharer does
+    # not say. Without its record a further share would live on, unknown to what deletes and shreds.
+    return name in _HIS or name.startswith(names.SHARE.name)
