@@ -25,6 +25,10 @@ from tablecrypt.errors import FormatError
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
+SMALL_DECOMPRESSED: Final = 32 * 1024 * 1024
+DECOMPRESSED_RATIO: Final = 64
+"""JSON from whoever may write it comes to so many bytes, or to so many times those of which it is decompressed."""
+
 _FRAME_LENGTH: Final = 8
 _TOO_LARGE: Final = 2**64
 _LAST_SHIFT: Final = 70

@@ -27,6 +27,7 @@ import requests
 import urllib3.exceptions
 
 from tablecrypt._per_process import PerProcess
+from tablecrypt.bounded_answers import OF_KEY_SERVICES, bound_answers
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import (
     ConfigurationError,
@@ -50,8 +51,6 @@ T = TypeVar("T")
 
 # At DEBUG it logs paths, which may hold tokens.
 silence_in_key_calls("urllib3.connectionpool")
-_TIMEOUT_SECONDS: Final = (5, 30)
-_MAX_BYTES: Final = 1024 * 1024
 _MOST_VERSIONS: Final = 2**31 - 1
 _HADOOP_URI: Final = re.compile(r"kms://(?P<scheme>https?)@(?P<hosts>[^/:]+)(?P<port>:[0-9]{1,5})?(?P<path>/.*)?")
 _NAME: Final = re.compile(r"[^@/\x00-\x1f\x7f]{1,255}")
@@ -143,6 +142,7 @@ class HadoopKmsKeys(DerivingProvider):
     def _connect(self) -> requests.Session:
         session = requests.Session()
         session.auth = self._auth
+        bound_answers(session, OF_KEY_SERVICES)
         return session
 
     def _ask(self, method: str, path: str, what: str, body: Mapping[str, str] | None = None) -> Mapping[str, Any]:
@@ -170,13 +170,10 @@ class HadoopKmsKeys(DerivingProvider):
                     cert=self._client_certificate,
                     # Given here and not to the session, where REQUESTS_CA_BUNDLE would win over it.
                     verify=self._ca,
-                    timeout=_TIMEOUT_SECONDS,
                     allow_redirects=False,
-                    stream=True,
                 ) as response,
             ):
-                content = response.raw.read(_MAX_BYTES, decode_content=True)
-                status = response.status_code
+                content, status = response.content, response.status_code
         # urllib3's own errors come from a body that is cut, or not encoded as its headers say; ValueError from a redirect to no URL.
         except (requests.RequestException, urllib3.exceptions.HTTPError, OSError, ValueError) as error:
             # Not chained: messages of requests quote the URL, which may hold a token.

@@ -16,6 +16,7 @@ from typing import Any, Final, cast
 import requests
 
 from tablecrypt._per_process import PerProcess
+from tablecrypt.bounded_answers import OF_KEY_SERVICES, bound_answers
 from tablecrypt.errors import (
     AuthenticationError,
     ConfigurationError,
@@ -46,7 +47,6 @@ try:
 except ModuleNotFoundError as error:
     raise MissingExtraError.named(f"encryption.kms-type 'vault' needs the package {error.name}", "vault") from error
 
-_TIMEOUT_SECONDS: Final = 10
 # One path segment and nothing that climbs: a key id from metadata must not reach another path of Vault.
 _KEY_NAME: Final = re.compile(r"(?!\.)[0-9A-Za-z._-]{1,255}")
 _BLOB: Final = re.compile(rb"vault:v[1-9][0-9]{0,9}:[0-9A-Za-z+/]+={0,2}")
@@ -172,9 +172,9 @@ class VaultKeyManagementClient:
         return data if isinstance(data, Mapping) else {}
 
     def _connect(self) -> Any:
-        client = hvac.Client(
-            url=self._url, token=self._token, namespace=self._namespace, verify=self._ca_cert or None, timeout=_TIMEOUT_SECONDS
-        )
+        # Not the SDK's own timeout, which counts anew with each byte.
+        client = hvac.Client(url=self._url, token=self._token, namespace=self._namespace, verify=self._ca_cert or None, timeout=None)
+        bound_answers(client.session, OF_KEY_SERVICES)
         if client.token is not None:
             # From VAULT_TOKEN or a file, perhaps with the end of its line: an error of the HTTP library would show it.
             check_header_value("the token of Vault", client.token)

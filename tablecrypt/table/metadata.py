@@ -69,6 +69,7 @@ from pyiceberg.typedef import IcebergBaseModel
 from pyiceberg.types import NestedField
 
 from tablecrypt import properties
+from tablecrypt._bytes import DECOMPRESSED_RATIO, SMALL_DECOMPRESSED
 from tablecrypt._parsed_json import ParsedJson, problem_of
 from tablecrypt._per_process import SizeBoundedCache
 from tablecrypt._store_errors import reraise_naming
@@ -107,9 +108,6 @@ ListReader: TypeAlias = Callable[[EncryptingFileIO, str, StandardKeyMetadata], M
 _GZIP_SUFFIXES: Final = (".gz.metadata.json", ".metadata.json.gz")
 _GZIP: Final = 31
 """zlib's window bits for a gzip stream of any window."""
-SMALL_DECOMPRESSED: Final = 32 * 1024 * 1024
-DECOMPRESSED_RATIO: Final = 64
-"""JSON from whoever may write it comes to so many bytes, or to so many times those of which it is decompressed."""
 MOST_KEPT_BYTES: Final = 32 * 1024 * 1024
 """How many bytes of JSON all that is kept was at most: 30,000 snapshots of one table. Parsed, they take several times as much."""
 

@@ -14,8 +14,8 @@ from requests import PreparedRequest, Response
 from requests.adapters import HTTPAdapter
 from sqlalchemy import text
 
+from tablecrypt.bounded_answers import OF_CATALOGS
 from tablecrypt_catalog import EncryptedRestCatalog, EncryptedSqlCatalog
-from tablecrypt_catalog.bounded_answers import AnswerLimits
 from tests.support.aws import AwsServer
 from tests.support.compare import assert_same_rows
 from tests.support.forking import fork_to, holds_in_forked_child, wait_for
@@ -116,7 +116,7 @@ def test_a_pickled_client_waits_no_longer_for_an_answer_than_the_one_it_was_made
         copy._session.mount(server.uri, noting)
         copy.list_tables("db")
 
-    assert noting.waits == [(AnswerLimits.connection_s, AnswerLimits.silence_s)]
+    assert noting.waits == [(OF_CATALOGS.connection_s, OF_CATALOGS.silence_s)]
 
 
 def test_a_forked_child_and_its_parent_get_each_their_own_answers() -> None:

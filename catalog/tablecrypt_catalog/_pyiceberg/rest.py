@@ -58,13 +58,13 @@ from tenacity import retry
 
 from tablecrypt._parsed_json import problem_of
 from tablecrypt._per_process import PerProcess
+from tablecrypt.bounded_answers import OF_CATALOGS, bound_answers
 from tablecrypt.errors import ConfigurationError, FormatError, ReadRestrictionError, TablecryptError
 from tablecrypt.files.stores import file_io_for
 from tablecrypt.printable import printable
 from tablecrypt.properties import KMS_VENDED, check_header_value, check_table_properties, taken_from_server
 from tablecrypt.table.restrictions.read_restrictions import parse_restrictions
 from tablecrypt.table.table_files import name_of
-from tablecrypt_catalog.bounded_answers import bound_answers
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -357,7 +357,7 @@ class RestCatalogAdapter(RestCatalog):
     def _config_headers(self, session: Session) -> None:
         super()._config_headers(session)
         # Here and not once the session is made: the first token is asked for while it is.
-        bound_answers(session)
+        bound_answers(session, OF_CATALOGS)
         session.hooks["response"].append(partial(_refuse_elsewhere, session))
 
     def _create_session(self) -> Session:

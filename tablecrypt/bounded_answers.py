@@ -1,11 +1,14 @@
-"""How long a client of a REST catalog waits for an answer, and how much of one it reads: neither is decided by whoever answers.
+"""How long a client waits for an answer over HTTP, and how much of one it reads: neither is decided by whoever answers.
 
-    the connection        10 seconds
-    silence               5 minutes without a byte
-    the body              15 minutes, 512 MiB
-    what is compressed    32 MiB, or 64 × the bytes that came, as of metadata.json.gz; by gzip alone, which is what is asked for
+                          REST catalog                      Vault, Hadoop KMS
+    the connection        10 seconds                        10 seconds
+    silence               5 minutes without a byte          30 seconds
+    the body              15 minutes, 512 MiB               1 minute, 1 MiB
+    what is compressed    32 MiB, or 64 × the bytes that    the same
+                          came, as of metadata.json.gz
 
-Without these a server that says nothing holds its client for ever, and a few bytes of it fill the client's memory.
+Compressed is by gzip alone, which is what is asked for. Without these limits a server that says nothing holds its client for ever, and a
+few bytes of it fill the client's memory.
 
 Raises EndlessAnswerError, or what requests raises where no answer comes. Both are RequestExceptions: to a commit it is as if no answer
 came, so that nothing of it is deleted.
@@ -25,9 +28,9 @@ from requests import ConnectionError as NoConnectionError
 from requests import PreparedRequest, RequestException, Response, Session
 from urllib3.exceptions import HTTPError
 
+from tablecrypt._bytes import DECOMPRESSED_RATIO, SMALL_DECOMPRESSED
 from tablecrypt.errors import FormatError
 from tablecrypt.printable import printable
-from tablecrypt.table.metadata import DECOMPRESSED_RATIO, SMALL_DECOMPRESSED
 
 _PIECE: Final = 64 * 1024
 """Bytes that are read, or decompressed, at once."""
@@ -42,17 +45,21 @@ class EndlessAnswerError(FormatError, RequestException):
 
 @dataclass(frozen=True)
 class AnswerLimits:
-    """What an answer may take: seconds until there is a connection, between two bytes, and for its whole body; and bytes."""
+    """What an answer may take: seconds between two bytes, for its whole body, and until there is a connection; and bytes."""
 
+    silence_s: float
+    body_s: float
+    size: int
     connection_s: float = 10
-    silence_s: float = 300
-    body_s: float = 900
-    size: int = 512 * 2**20
     decompressed: int = SMALL_DECOMPRESSED
     ratio: int = DECOMPRESSED_RATIO
 
 
-def bound_answers(session: Session, limits: AnswerLimits = AnswerLimits()) -> None:
+OF_CATALOGS: Final = AnswerLimits(silence_s=300, body_s=900, size=512 * 2**20)
+OF_KEY_SERVICES: Final = AnswerLimits(silence_s=30, body_s=60, size=2**20)
+
+
+def bound_answers(session: Session, limits: AnswerLimits) -> None:
     """Hold all answers that a session gets to these limits, redirects and those of a token's server too."""
     session.headers["Accept-Encoding"] = "gzip"
     session.send = partial(_sent, session.send, limits)  # type: ignore[method-assign]
