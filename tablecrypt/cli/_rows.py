@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 from rich.cells import cell_len, set_cell_size
 
-from tablecrypt.errors import ConfigurationError
+from tablecrypt.errors import ConfigurationError, FormatError
 from tablecrypt.printable import json_printable, printable
 
 if TYPE_CHECKING:
@@ -59,8 +59,7 @@ def _write_table(rows: pa.RecordBatchReader, sink: BinaryIO) -> None:
     is_wide = len(names) * _NARROWEST > width
 
     for page in _pages(rows):
-        # Pairs of a map come as a list: as a dictionary, keys that are there twice would be lost.
-        cells = [[_cell(value) for value in column.to_pylist(maps_as_pydicts=None)] for column in page.columns]
+        cells = [list(map(_cell, values)) for values in _values(page)]
         text = _as_blocks(names, cells, width) if is_wide else _as_table(names, cells, right, width)
         sink.write(text.encode())
 
@@ -77,6 +76,17 @@ def _pages(rows: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
 
     if is_empty:
         yield pa.RecordBatch.from_pylist([], rows.schema)
+
+
+def _values(rows: pa.RecordBatch) -> Iterator[list[Any]]:
+    """Yield the values of each column. FormatError for one that Python has no value for."""
+    for name, column in zip(rows.schema.names, rows.columns, strict=True):
+        try:
+            # Pairs of a map come as a list: as a dictionary, keys that are there twice would be lost.
+            yield column.to_pylist(maps_as_pydicts=None)
+        except (UnicodeDecodeError, OverflowError) as error:
+            said = "text that is not UTF-8" if isinstance(error, UnicodeDecodeError) else "a moment outside of the years 1 to 9999"
+            raise FormatError(f"column {printable(name)} has {said}: use --format arrow, or leave it out by --columns") from None
 
 
 def _as_table(names: list[str], columns: list[list[str]], right: list[bool], width: int) -> str:
@@ -142,7 +152,8 @@ def _write_csv(rows: pa.RecordBatchReader, sink: BinaryIO) -> None:
 
 def _write_json(rows: pa.RecordBatchReader, sink: BinaryIO) -> None:
     for batch in rows:
-        for row in batch.to_pylist(maps_as_pydicts=None):
+        for values in zip(*_values(batch), strict=True):
+            row = dict(zip(batch.schema.names, values, strict=True))
             # One row a line: a value that holds a line break is escaped, and so is what commands a terminal.
             sink.write(json_printable(json.dumps(row, default=_cell_as_json, ensure_ascii=False)).encode() + b"\n")
 

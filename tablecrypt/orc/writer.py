@@ -31,7 +31,7 @@ import pyarrow.orc as pyarrow_orc
 import pyarrow.types as pt
 
 from tablecrypt._arrow_types import offsets_of, refusals_of_writers
-from tablecrypt._atomic_file import atomic_file
+from tablecrypt._atomic_file import named_file
 from tablecrypt._bytes import write_all
 from tablecrypt.arguments import check_file, checked_arguments, described, names_of
 from tablecrypt.errors import ConfigurationError
@@ -252,7 +252,7 @@ def _opened(sink: Any) -> Iterator[Any]:
         yield sink
         return
     # Keys and rows may fail after this. A path gets its file in one step at the end, so that what was there stays until then.
-    with atomic_file(Path(sink), private=False) as output:
+    with named_file(Path(sink), private=False) as output:
         yield output
 
 

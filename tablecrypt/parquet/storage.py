@@ -27,7 +27,7 @@ from weakref import WeakValueDictionary
 import pyarrow as pa
 from pyarrow import fs
 
-from tablecrypt._atomic_file import atomic_file
+from tablecrypt._atomic_file import atomic_file, named_file
 from tablecrypt._bytes import flat_view, length_of, read_up_to, write_all
 from tablecrypt._store_errors import reraise_naming
 from tablecrypt.arguments import check_file
@@ -203,7 +203,9 @@ def open_sink(sink: Any, source: Any = None) -> Iterator[Sink]:
         return
 
     filesystem, path = fs.FileSystem.from_uri(sink) if _is_uri(sink) else (fs.LocalFileSystem(), os.fspath(sink))
-    with whole_file(filesystem, path) as file:
+    # Through a link: in its place, a file that is encrypted where it lies would leave its plaintext behind.
+    named = named_file(Path(path), private=False) if isinstance(filesystem, fs.LocalFileSystem) else whole_file(filesystem, path)
+    with named as file:
         yield Sink(file)
 
 

@@ -71,7 +71,7 @@ from pyiceberg.types import (
 )
 
 from tablecrypt._arrow_types import offsets_of
-from tablecrypt.errors import ConfigurationError, FormatError
+from tablecrypt.errors import ConfigurationError
 from tablecrypt.iceberg_properties import BLOOM_FILTERS, COMPRESSION, OF_FILES, TARGET_FILE_SIZE
 from tablecrypt.setting_kinds import check_values, truth
 from tablecrypt.table._pyiceberg.arrow import parquet_writer_kwargs
@@ -303,20 +303,15 @@ class FileStatistics:
         return found.partition(spec, schema)
 
     def read(self, footer: pq.FileMetaData) -> dict[str, Any]:
-        """Return record_count, column_sizes, counts, bounds and split_offsets of a written file, as manifests store them.
-
-        Raises:
-            FormatError: text in it is not UTF-8.
-        """
+        """Return record_count, column_sizes, counts, bounds and split_offsets of a written file, as manifests store them."""
         plan = {**self.plan, **self._counted}
         try:
             statistics = data_file_statistics_from_parquet_metadata(footer, plan, self.paths).to_serialized_dict()
-        except UnicodeEncodeError:
-            # PyIceberg cuts an upper bound by counting its last character up, from U+D7FF to what is no character. Without bounds the
-            # file is always read; with an error one such value would keep every other row of its file from being erased.
-            statistics = data_file_statistics_from_parquet_metadata(footer, _without_cut_text(plan), self.paths).to_serialized_dict()
-        except UnicodeDecodeError as error:
-            raise FormatError(f"text of the rows is not UTF-8, as the table's type says: {error}") from error
+        except UnicodeError:
+            # PyIceberg cuts an upper bound by counting its last character up, from U+D7FF to what is no character; and another engine may
+            # have written text that is not UTF-8. Without bounds the file is always read; with an error one such value would keep every
+            # other row of its file from being erased.
+            statistics = data_file_statistics_from_parquet_metadata(footer, _without_text(plan), self.paths).to_serialized_dict()
         unknown = _partly_bounded(footer, self._bounded, self.paths)
         for field_id in unknown:
             statistics["lower_bounds"].pop(field_id, None)
@@ -349,9 +344,9 @@ def _counted_alone(columns: dict[int, StatisticsCollector]) -> dict[int, Statist
     return {field_id: dataclasses.replace(column, mode=counts) for field_id, column in columns.items()}
 
 
-def _without_cut_text(plan: dict[int, StatisticsCollector]) -> dict[int, StatisticsCollector]:
-    cut = {field_id: column for field_id, column in plan.items() if column.mode.type == MetricModeTypes.TRUNCATE}
-    return {**plan, **_counted_alone({each: column for each, column in cut.items() if isinstance(column.iceberg_type, StringType)})}
+def _without_text(plan: dict[int, StatisticsCollector]) -> dict[int, StatisticsCollector]:
+    bounded = {each: column for each, column in plan.items() if column.mode.type in (MetricModeTypes.TRUNCATE, MetricModeTypes.FULL)}
+    return {**plan, **_counted_alone({each: column for each, column in bounded.items() if isinstance(column.iceberg_type, StringType)})}
 
 
 def statistics_plan(schema: Schema, properties: Properties) -> dict[int, StatisticsCollector]:

@@ -39,6 +39,7 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.typedef import EMPTY_DICT, Properties, Record, TableVersion
 from pyiceberg.utils.concurrent import ExecutorFactory
 
+from tablecrypt._arrow_types import check_text, with_checked_text
 from tablecrypt.arguments import check_switches, checked_arguments, names_of
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import ConfigurationError, PlaintextRefusedError
@@ -483,6 +484,9 @@ class EncryptedTransaction(TransactionAdapter):
             downcast_ns_timestamp_to_us=cuts_nanoseconds(df.schema),
             format_version=self.table_metadata.format_version,
         )
+        # Before anything is written. A stream's is checked as it comes.
+        if isinstance(df, pa.Table):
+            check_text(df)
 
     def _copied_files(self, branch: str | None) -> frozenset[bytes]:
         snapshot = self.table_metadata.snapshot_by_name(branch)
@@ -501,7 +505,8 @@ class EncryptedTransaction(TransactionAdapter):
         metadata = self.encrypted_metadata
         # Before a file is written: a table key that the KMS denies would otherwise show only at the commit.
         io.manager.check_usable(metadata.key_ring, metadata.head_key_id(branch))
-        return write_data_files(metadata, df, io, io.manager, write_uuid, itertools.count(0))
+        rows = df if isinstance(df, pa.Table) else with_checked_text(df)
+        return write_data_files(metadata, rows, io, io.manager, write_uuid, itertools.count(0))
 
 
 class EncryptedCreateTransaction(CreateTransactionAdapter, EncryptedTransaction):

@@ -6,7 +6,7 @@ import datetime as dt
 import io
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -14,9 +14,10 @@ import pytest
 
 from tablecrypt import load_catalog
 from tablecrypt.cli._output import progress_shown, show
-from tablecrypt.cli._rows import _write_csv
+from tablecrypt.cli._rows import _write_csv, _write_json, _write_table
 from tablecrypt.cli.audit import _print_audit
 from tablecrypt.cli.settings import Settings
+from tablecrypt.errors import FormatError
 from tablecrypt.maintenance import Audit, Finding, FindingKind, LiveShare, Progress, TableAudit
 from tests.support.busy_kms import CLASS, BusyKeyManagementClient
 from tests.support.command import Done, in_shell, run, run_terminal
@@ -137,6 +138,19 @@ def test_rows_as_csv_have_no_control_character_in_the_names_of_columns() -> None
     sink = io.BytesIO()
     _write_csv(rows.to_reader(), sink)
     assert sink.getvalue().decode().splitlines() == ['"id\\x1b]0;owned\\x07","\\u202enote"', '1,"a"']
+
+
+NOT_IN_PYTHON = {
+    "text that is not UTF-8": pa.Array.from_buffers(pa.string(), 1, pa.array([b"\xff"]).buffers()),
+    "a moment outside of the years 1 to 9999": pa.array([10**7], pa.int32()).cast(pa.date32()),
+}
+
+
+@pytest.mark.parametrize("write", [_write_json, _write_table])
+@pytest.mark.parametrize("said", NOT_IN_PYTHON)
+def test_a_value_that_python_does_not_have_is_one_line_with_what_to_do(said: str, write: Callable[..., None]) -> None:
+    with pytest.raises(FormatError, match=f"column odd has {said}: use --format arrow, or leave it out by --columns"):
+        write(pa.table({"id": [1], "odd": NOT_IN_PYTHON[said]}).to_reader(), io.BytesIO())
 
 
 @pytest.mark.parametrize("as_json", [(), ("--json",)])

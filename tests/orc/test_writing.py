@@ -294,6 +294,17 @@ def test_a_failing_write_leaves_at_a_path_what_was_there(tmp_path: Path) -> None
     assert list(tmp_path.iterdir()) == [path]
 
 
+def test_a_link_leads_to_what_is_written(tmp_path: Path) -> None:
+    target, link = tmp_path / "rows.orc", tmp_path / "link"
+    target.write_bytes(b"what was there")
+    link.symlink_to(target)
+
+    orc.write_table(sample_rows(), link, encrypt={"pii": ["text"]}, keys=local_keys())
+
+    assert link.is_symlink()
+    assert same_rows(orc.read_table(target, local_keys()), sample_rows())
+
+
 def test_a_file_takes_the_place_of_another(tmp_path: Path) -> None:
     path = tmp_path / "rows.orc"
     for first in (0, 50):

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import io
+import os
 import subprocess
 import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -200,6 +202,34 @@ def test_stores_that_take_a_little_at_a_time_get_the_whole_file() -> None:
     for sink in (_Stingy(), _Silent()):
         encrypt(_Stingy(plaintext), sink, KEYS)
         assert read_table(_Stingy(sink.getvalue()), KEYS) == sample_table()
+
+
+def test_a_link_leads_to_what_is_written_and_no_plaintext_stays_behind_it(tmp_path: Path) -> None:
+    target, link, rows = tmp_path / "rows.parquet", tmp_path / "link", sample_table()
+    target.write_bytes(plain_file(rows))
+    link.symlink_to(target)
+
+    encrypt(link, link, KEYS)
+
+    assert link.is_symlink()
+    assert target.read_bytes()[:4] == b"PARE"
+    assert read_table(target, KEYS).equals(rows)
+    reencrypt(link, link, KEYS, KEYS_OF_ALL)
+    assert read_table(target, KEYS_OF_ALL).equals(rows)
+    decrypt(link, link, KEYS_OF_ALL)
+    assert pq.read_table(target).equals(rows)
+
+
+def test_a_pipe_takes_what_is_written(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with ThreadPoolExecutor(1) as pool:
+        reading = pool.submit(pipe.read_bytes)
+        write_table(sample_table(), pipe, KEYS)
+        written = reading.result()
+
+    assert pipe.is_fifo()
+    assert read_table(io.BytesIO(written), KEYS).equals(sample_table())
 
 
 def test_a_path_gets_its_file_when_all_is_written(tmp_path: Path) -> None:
