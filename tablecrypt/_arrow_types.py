@@ -211,39 +211,6 @@ def refusals_of_writers(file_format: str) -> Iterator[None]:
         raise ConfigurationError(f"pyarrow cannot write these rows with these options as {file_format}: {error}") from error
 
 
-def check_text(rows: pa.Table | pa.RecordBatch) -> None:
-    """Check that text in rows is UTF-8, as the type of its column says.
-
-    Raises:
-        FormatError: it is not. Other engines, and bounds of manifests, take it for UTF-8.
-    """
-    for name, column in zip(rows.schema.names, rows.columns, strict=True):
-        if not _holds_text(column.type):
-            continue
-        try:
-            column.validate(full=True)
-        except pa.ArrowInvalid as error:
-            raise FormatError(f"column {name!r}: text of the rows is not UTF-8, as the table's type says: {error}") from None
-
-
-def with_checked_text(rows: pa.RecordBatchReader) -> pa.RecordBatchReader:
-    """Return the rows of a stream, of which each batch is checked as by `check_text` when it comes."""
-
-    def checked() -> Iterator[pa.RecordBatch]:
-        for batch in rows:
-            check_text(batch)
-            yield batch
-
-    return pa.RecordBatchReader.from_batches(rows.schema, checked())
-
-
-def _holds_text(kind: pa.DataType) -> bool:
-    if pa.types.is_dictionary(kind):
-        return _holds_text(kind.value_type)
-    is_text = pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
-    return is_text or any(_holds_text(kind.field(each).type) for each in range(kind.num_fields))
-
-
 def checked_utf8(values: pa.Array) -> pa.Array:
     """Return values to be masked as they are.
 

@@ -29,11 +29,14 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tablecrypt._arrow_types import LARGE, with_leaves
+from tablecrypt.errors import FormatError
 
 _CODED: Final = tuple(LARGE)
 _NESTED: Final = ("STRUCT", "LIST", "LARGE_LIST", "FIXED_SIZE_LIST", "MAP")
 _NOT_PLAIN: Final = frozenset(getattr(pa.lib, f"Type_{name}") for name in ("STRING_VIEW", "BINARY_VIEW", "DICTIONARY", *_NESTED))
 """Types that are views or dictionaries, or may hold some."""
+
+_TEXT: Final = frozenset(getattr(pa.lib, f"Type_{name}") for name in ("STRING", "LARGE_STRING", "STRING_VIEW"))
 
 Rows = TypeVar("Rows", pa.Table, pa.RecordBatchReader)
 
@@ -60,6 +63,38 @@ def plain_rows(rows: Rows) -> Rows:
     """Return the rows in the schema that `plain_schema` gives; the same object where they have it."""
     schema = plain_schema(rows.schema)
     return rows if schema == rows.schema else rows.cast(schema)
+
+
+def check_text(rows: pa.Table | pa.RecordBatch) -> None:
+    """Check that text in rows is UTF-8, as the type of its column says.
+
+    Raises:
+        FormatError: it is not. Other engines, and bounds of manifests, take it for UTF-8.
+    """
+    for name, column in zip(rows.schema.names, rows.columns, strict=True):
+        if not _holds_text(column.type):
+            continue
+        try:
+            column.validate(full=True)
+        except pa.ArrowInvalid as error:
+            raise FormatError(f"column {name!r}: text of the rows is not UTF-8, as the table's type says: {error}") from None
+
+
+def with_checked_text(rows: pa.RecordBatchReader) -> pa.RecordBatchReader:
+    """Return the rows of a stream, of which each batch is checked as by `check_text` when it comes."""
+
+    def checked() -> Iterator[pa.RecordBatch]:
+        for batch in rows:
+            check_text(batch)
+            yield batch
+
+    return pa.RecordBatchReader.from_batches(rows.schema, checked())
+
+
+def _holds_text(kind: pa.DataType) -> bool:
+    if pa.types.is_dictionary(kind):
+        return _holds_text(kind.value_type)
+    return kind.id in _TEXT or any(_holds_text(kind.field(each).type) for each in range(kind.num_fields))
 
 
 def _with_types(schema: pa.Schema, other: Callable[[pa.DataType], pa.DataType]) -> pa.Schema:

@@ -39,13 +39,12 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.typedef import EMPTY_DICT, Properties, Record, TableVersion
 from pyiceberg.utils.concurrent import ExecutorFactory
 
-from tablecrypt._arrow_types import check_text, with_checked_text
 from tablecrypt.arguments import check_switches, checked_arguments, names_of
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import ConfigurationError, PlaintextRefusedError
 from tablecrypt.files.encrypting_file_io import refuse_restricted
 from tablecrypt.manifests.copied_files import AlreadyAddedError, copied_files_of
-from tablecrypt.parquet.text_columns import plain_rows
+from tablecrypt.parquet.text_columns import check_text, plain_rows, with_checked_text
 from tablecrypt.table._pyiceberg.arrow import check_pyarrow_schema_compatible
 from tablecrypt.table._pyiceberg.evolution import UpdateSchemaInVersion3, UpdateSpecInVersion3
 from tablecrypt.table._pyiceberg.transactions import CreateTransactionAdapter, TransactionAdapter, parse_row_filter
