@@ -124,9 +124,12 @@ class States:
     def next_number(self) -> int:
         """The number of the next metadata file. ConfigurationError where there is none."""
         # Of sharing's own files alone: who writes here could give another one a number that no name has room for.
-        if not self._own or (last := self._own[-1]).number < _MOST:
-            return 1 + self._own[-1].number if self._own else 0
-        raise ConfigurationError(f"{last.location} has the highest number that there is: move it away, or share at another location")
+        last = self._own[-1] if self._own else None
+        if last is None:
+            return 0
+        if last.number == _MOST:
+            raise ConfigurationError(f"{last.location} has the highest number that there is: move it away, or share at another location")
+        return last.number + 1
 
     @property
     def newest_ms(self) -> int | None:
