@@ -65,7 +65,7 @@ def plain_rows(rows: Rows) -> Rows:
     return rows if schema == rows.schema else rows.cast(schema)
 
 
-def check_text(rows: pa.Table | pa.RecordBatch) -> None:
+def check_utf8(rows: pa.Table | pa.RecordBatch) -> None:
     """Check that text in rows is UTF-8, as the type of its column says.
 
     Raises:
@@ -80,12 +80,12 @@ def check_text(rows: pa.Table | pa.RecordBatch) -> None:
             raise FormatError(f"column {name!r}: text of the rows is not UTF-8, as the table's type says: {error}") from None
 
 
-def with_checked_text(rows: pa.RecordBatchReader) -> pa.RecordBatchReader:
-    """Return the rows of a stream, of which each batch is checked as by `check_text` when it comes."""
+def with_checked_utf8(rows: pa.RecordBatchReader) -> pa.RecordBatchReader:
+    """Return the rows of a stream, of which each batch is checked as by `check_utf8` when it comes."""
 
     def checked() -> Iterator[pa.RecordBatch]:
         for batch in rows:
-            check_text(batch)
+            check_utf8(batch)
             yield batch
 
     return pa.RecordBatchReader.from_batches(rows.schema, checked())

@@ -44,7 +44,7 @@ from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import ConfigurationError, PlaintextRefusedError
 from tablecrypt.files.encrypting_file_io import refuse_restricted
 from tablecrypt.manifests.copied_files import AlreadyAddedError, copied_files_of
-from tablecrypt.parquet.text_columns import check_text, plain_rows, with_checked_text
+from tablecrypt.parquet.text_columns import check_utf8, plain_rows, with_checked_utf8
 from tablecrypt.table._pyiceberg.arrow import check_pyarrow_schema_compatible
 from tablecrypt.table._pyiceberg.evolution import UpdateSchemaInVersion3, UpdateSpecInVersion3
 from tablecrypt.table._pyiceberg.transactions import CreateTransactionAdapter, TransactionAdapter, parse_row_filter
@@ -485,7 +485,7 @@ class EncryptedTransaction(TransactionAdapter):
         )
         # Before anything is written. A stream's is checked as it comes.
         if isinstance(df, pa.Table):
-            check_text(df)
+            check_utf8(df)
 
     def _copied_files(self, branch: str | None) -> frozenset[bytes]:
         snapshot = self.table_metadata.snapshot_by_name(branch)
@@ -504,7 +504,7 @@ class EncryptedTransaction(TransactionAdapter):
         metadata = self.encrypted_metadata
         # Before a file is written: a table key that the KMS denies would otherwise show only at the commit.
         io.manager.check_usable(metadata.key_ring, metadata.head_key_id(branch))
-        rows = df if isinstance(df, pa.Table) else with_checked_text(df)
+        rows = df if isinstance(df, pa.Table) else with_checked_utf8(df)
         return write_data_files(metadata, rows, io, io.manager, write_uuid, itertools.count(0))
 
 
