@@ -1,5 +1,7 @@
 """Rows on stdout: a table for people, CSV, a JSON object a line, or an Arrow stream.
 
+JSON has no NaN and no infinity: they are the texts "NaN", "Infinity" and "-Infinity" there, as Spark writes and reads them.
+
     id  home                        a table is as wide as the terminal, or 80 columns where there is none
      1  {"city":"Bern","zip":30…    a long value is cut, and ends with …
      2  null
@@ -12,6 +14,7 @@ from __future__ import annotations
 import base64
 import datetime as dt
 import json
+import math
 import shutil
 import sys
 from collections.abc import Callable, Iterator
@@ -128,7 +131,7 @@ def _cell(value: Any) -> str:
     """Return a value as one line: null, true, text as it is, and what is nested as JSON."""
     # As JSON, so that a null does not look like an empty text.
     if value is None or isinstance(value, (bool, dict, list)):
-        return printable(json.dumps(value, default=_cell_as_json, ensure_ascii=False))
+        return printable(_as_json(value))
     return printable(_cell_as_json(value))
 
 
@@ -155,7 +158,24 @@ def _write_json(rows: pa.RecordBatchReader, sink: BinaryIO) -> None:
         for values in zip(*_values(batch), strict=True):
             row = dict(zip(batch.schema.names, values, strict=True))
             # One row a line: a value that holds a line break is escaped, and so is what commands a terminal.
-            sink.write(json_printable(json.dumps(row, default=_cell_as_json, ensure_ascii=False)).encode() + b"\n")
+            sink.write(json_printable(_as_json(row)).encode() + b"\n")
+
+
+def _as_json(value: Any) -> str:
+    try:
+        return json.dumps(value, default=_cell_as_json, ensure_ascii=False, allow_nan=False)
+    except ValueError:
+        return json.dumps(_without_nan(value), default=_cell_as_json, ensure_ascii=False)
+
+
+def _without_nan(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _without_nan(each) for name, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_without_nan(each) for each in value]
+    if not isinstance(value, float) or math.isfinite(value):
+        return value
+    return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
 
 
 def _cell_as_json(value: Any) -> str:

@@ -32,10 +32,10 @@ from __future__ import annotations
 
 import itertools
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial, reduce
-from typing import Final, TypeAlias, cast
+from typing import Final, TypeAlias, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -73,6 +73,7 @@ from tablecrypt.table.scan import EncryptedDataScan
 from tablecrypt.table.table_files import TableFileIO, removing_on_error
 from tablecrypt.table.write import write_data_files
 
+_Column = TypeVar("_Column", pa.Array, pa.ChunkedArray)
 _WORKERS: Final = 3
 FEW_KEYS: Final = 200
 """PyIceberg holds so many values of a filter against the bounds of a file; with more it reads every file."""
@@ -391,14 +392,15 @@ class Upsert:
 
     def _matched(self) -> Iterator[_Matched]:
         key_fields = [self._schema.find_field(key) for key in self.keys]
-        keys = pa.table([_as_type(self.rows.column(each.name), schema_to_pyarrow(each.field_type)) for each in key_fields], names=self.keys)
+        typed = (_as_type(self.rows.column(each.name), schema_to_pyarrow(each.field_type)) for each in key_fields)
+        keys = pa.table(_with_one_zero(typed), names=self.keys)
         scan = self.scan.filter(keys_filter(keys, self._schema))
         reader = scan.reader_of(Schema(*key_fields, ROW_ID))
 
         def matched(task: EncryptedFileScanTask) -> Iterator[_Matched]:
             parts: list[pa.RecordBatch] = []
             for positions, rows in reader.positioned_batches(task):
-                numbers = row_numbers(keys, rows, self.keys)
+                numbers = row_numbers(keys, pa.record_batch(_with_one_zero(rows.columns), schema=rows.schema), self.keys)
                 parts.append(pa.record_batch([positions, numbers], schema=_FOUND).filter(numbers.is_valid()))
             found = pa.Table.from_batches(parts, _FOUND)
             if found.num_rows:
@@ -475,8 +477,14 @@ def keys_filter(keys: pa.Table, schema: Schema, few: int = FEW_KEYS) -> BooleanE
 
 def _groupable(keys: pa.Table) -> pa.Table:
     """Return keys in types that Arrow groups and filters take: uuids as their bytes, dates and times as whole numbers."""
-    columns = [comparable(_as_type(column, stored_as(column.type))) for column in keys.columns]
-    return pa.table(columns, names=keys.column_names)
+    columns = (comparable(_as_type(column, stored_as(column.type))) for column in keys.columns)
+    return pa.table(_with_one_zero(columns), names=keys.column_names)
+
+
+def _with_one_zero(columns: Iterable[_Column]) -> list[_Column]:
+    """Return columns in which -0.0 is 0.0: the two are equal, as filters and SQL have it, and Arrow groups and joins by bits."""
+    floats = pa.float32(), pa.float64()
+    return [pc.add(column, pa.scalar(0.0, column.type)) if column.type in floats else column for column in columns]
 
 
 def _ranges(name: str, values: pa.ChunkedArray) -> BooleanExpression:

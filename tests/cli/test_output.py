@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import io
 import json
+import math
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -151,6 +152,16 @@ NOT_IN_PYTHON = {
 def test_a_value_that_python_does_not_have_is_one_line_with_what_to_do(said: str, write: Callable[..., None]) -> None:
     with pytest.raises(FormatError, match=f"column odd has {said}: use --format arrow, or leave it out by --columns"):
         write(pa.table({"id": [1], "odd": NOT_IN_PYTHON[said]}).to_reader(), io.BytesIO())
+
+
+def test_rows_as_json_are_json_where_numbers_are_none() -> None:
+    odd = [math.nan, math.inf, -math.inf, 1.5, None]
+    rows = pa.table({"one": odd, "nested": [[{"some": each}] for each in odd]})
+    sink = io.BytesIO()
+    _write_json(rows.to_reader(), sink)
+
+    read = [json.loads(line, parse_constant=pytest.fail) for line in sink.getvalue().splitlines()]
+    assert [each["one"] for each in read] == [each["nested"][0]["some"] for each in read] == ["NaN", "Infinity", "-Infinity", 1.5, None]
 
 
 @pytest.mark.parametrize("as_json", [(), ("--json",)])

@@ -82,6 +82,7 @@ def test_an_update_gives_no_column_and_no_bounds_that_the_share_has_kept_from_th
     share(table, partner.key_id, partner.location, NORTH, rewrite=True, without_columns=["note"], no_statistics=True)
     unchanged = share(table, partner.key_id, partner.location, update=True)
     assert unchanged.withheld == ("note",)
+    assert unchanged.summary().startswith("Still shares 0 files of db.t (0 B), and matching rows of 1 more file written once, with ")
     with table.update_schema() as change:
         change.rename_column("note", "remark")
     renamed = team_rows(100).rename_columns(["id", "team", "remark"])

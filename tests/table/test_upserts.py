@@ -84,6 +84,11 @@ def arrow(rows: Rows) -> pa.Table:
     )
 
 
+def keyed(*amounts: float, name: str = "old") -> pa.Table:
+    """Rows that differ in their amounts alone."""
+    return pa.Table.from_pylist([{"id": 1, "name": name, "amount": each} for each in amounts], ARROW)
+
+
 def numbered(first: int, count: int, amount: float = 1.0) -> pa.Table:
     return arrow({(number, "a"): (amount, None) for number in range(first, first + count)})
 
@@ -167,6 +172,19 @@ def test_nan_differs_from_itself_as_in_a_plain_table(catalog: Catalog) -> None:
     table = table_with(catalog, "copy-on-write")
     table.append(numbered(0, 1, math.nan))
     assert table.upsert(numbered(0, 1, math.nan), ["id"]).rows_updated == 1
+
+
+@pytest.mark.parametrize("few", [True, False])
+@pytest.mark.parametrize("mode", MODES)
+def test_negative_zero_is_the_key_zero(catalog: Catalog, mode: str, few: bool) -> None:
+    """It is equal to zero for filters, for SQL, and for what looks for keys that occur twice."""
+    table = table_with(catalog, mode)
+    table.append(keyed(0.0, *range(1, 1 if few else FEW_KEYS + 1)))
+    result = table.upsert(keyed(-0.0, *range(1, 1 if few else FEW_KEYS + 1), name="new"), ["amount"])
+    assert (result.rows_inserted, table.scan("amount = 0").to_arrow().column("name").to_pylist()) == (0, ["new"])
+
+    with pytest.raises(ValueError, match="Duplicate rows found"):
+        table.upsert(keyed(0.0, -0.0), ["amount"])
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -65,8 +65,16 @@ class Shared(OperationResult):
 
     def summary(self) -> str:
         """Return what was done in one sentence."""
-        files = f"{counted(self.files, 'file', 'files')} of {self.table} ({counted(self.rows, 'row', 'rows')}, {bytes_shown(self.bytes)})"
-        return f"{self._did('Shared', 'Would share')} {files} with {self.to_key_id} at {self.location}."
+        files = f"{counted(self.files, 'file', 'files')} of {self.table}"
+        if self.rewritten:
+            again = counted(self.rewritten, "more file", "more files")
+            files = f"{files} ({bytes_shown(self.bytes)}), and matching rows of {again} written once,"
+        else:
+            files = f"{files} ({counted(self.rows, 'row', 'rows')}, {bytes_shown(self.bytes)})"
+
+        # An update of a share that has all writes nothing.
+        did = "Still shares" if not self.dry_run and not self.written_bytes else self._did("Shared", "Would share")
+        return f"{did} {files} with {self.to_key_id} at {self.location}."
 
 
 def storage_policy(objects: Iterable[str], folder: str) -> str:
