@@ -16,6 +16,7 @@ from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructT
 
 from tablecrypt._arrow_types import is_list
 from tablecrypt.errors import ConfigurationError
+from tablecrypt.parquet.text_columns import check_utf8
 from tablecrypt.table._pyiceberg.arrow import check_pyarrow_schema_compatible
 
 
@@ -76,7 +77,9 @@ def as_stored(rows: pa.Table, schema: pa.Schema, table: Schema) -> pa.Table:
 
     Raises:
         ConfigurationError: a required column has nulls, a column is missing, or a value that its column cannot hold.
+        FormatError: text is not UTF-8.
     """
+    check_utf8(rows)
     columns = []
     for field in schema:
         # Engines do not promise that every block has the columns of the first, whose schema the file already has.
@@ -104,7 +107,7 @@ def stored_reader(tables: Iterable[pa.Table], table: Schema) -> pa.RecordBatchRe
     """Return the rows of tables, of which there is one at least, in the schema that the first one's are written in.
 
     Raises:
-        ConfigurationError: rows do not fit the table; later ones as they are read.
+        ConfigurationError, FormatError: rows do not fit the table; later ones as they are read.
     """
     tables = iter(tables)
     first = next(tables)

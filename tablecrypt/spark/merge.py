@@ -47,6 +47,7 @@ from tablecrypt.engines.job_keys import JobTicket, Role
 from tablecrypt.engines.job_messages import FileNumber, merge_positions, positions_by_file
 from tablecrypt.engines.tasks import decrypted_results, encrypt_tasks
 from tablecrypt.errors import ConfigurationError
+from tablecrypt.parquet.text_columns import with_checked_utf8
 from tablecrypt.spark.columns import batch_for_spark, batch_for_table, schema_for_spark, schema_for_table, spark_schema
 from tablecrypt.spark.executor_job import filled_batches, open_task, result_batch, results_of, skip_per_task_setup, task_numbers
 from tablecrypt.spark.session import Sizing, in_tasks
@@ -259,7 +260,7 @@ def write_merged_partition(ticket: JobTicket, encrypted_access: bytes, batches: 
             columns = [*converted.columns, row_id, pa.nulls(batch.num_rows, pa.int64())]
             yield pa.RecordBatch.from_arrays(columns, schema=stored)
 
-    files = job.write(pa.RecordBatchReader.from_batches(stored, rows()))
+    files = job.write(with_checked_utf8(pa.RecordBatchReader.from_batches(stored, rows())))
     yield result_batch(job.number, job.encrypted_result(files, marks))
 
 

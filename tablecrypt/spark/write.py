@@ -33,6 +33,7 @@ from tablecrypt.errors import ConfigurationError
 from tablecrypt.files.encrypting_file_io import refuse_restricted
 from tablecrypt.keys.nested_columns import path_through_structs
 from tablecrypt.manifests.copied_files import CopiedFiles
+from tablecrypt.parquet.text_columns import with_checked_utf8
 from tablecrypt.spark.columns import arrow_schema, batch_for_table, schema_for_table
 from tablecrypt.spark.commit import BatchMarker, begin, check_can_replace_partitions, replaced_partitions
 from tablecrypt.spark.delete import change_without, rewrite_marked
@@ -279,6 +280,7 @@ def write_partition(ticket: JobTicket, encrypted_access: bytes, batches: Iterabl
 
     Raises:
         ConfigurationError: a value that its column cannot hold.
+        FormatError: text is not UTF-8.
         KmsError: this executor may not unwrap the job key.
     """
     rows_of_partition = filled_batches(batches)
@@ -337,7 +339,7 @@ def _written_by_python(df: DataFrame, located: LocatedTable, options: WriteOptio
 
 def _as_reader(given: pa.Schema, batches: Iterator[pa.RecordBatch], table: Schema) -> pa.RecordBatchReader:
     schema = schema_for_table(given, table)
-    return pa.RecordBatchReader.from_batches(schema, (batch_for_table(batch, schema, table) for batch in batches))
+    return with_checked_utf8(pa.RecordBatchReader.from_batches(schema, (batch_for_table(batch, schema, table) for batch in batches)))
 
 
 def _unchanged(located: LocatedTable, branch: str | None) -> EncryptedTable:

@@ -10,7 +10,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import ListType, LongType, MapType, NestedField, StringType, StructType
 
 from tablecrypt.engines.arrow_rows import stored_reader
-from tablecrypt.errors import ConfigurationError
+from tablecrypt.errors import ConfigurationError, FormatError
 
 PERSON = StructType(NestedField(3, "name", StringType()), NestedField(4, "age", LongType()))
 LINES = ListType(6, StructType(NestedField(7, "price", LongType())), element_required=False)
@@ -47,6 +47,13 @@ def test_nested_fields_that_do_not_fit_are_refused(column: str, value: Any) -> N
     with pytest.raises(ConfigurationError, match=f"the rows do not fit the table: .*{column}") as raised:
         stored({column: value})
     assert len(str(raised.value).splitlines()) == 1
+
+
+def test_text_that_is_not_utf_8_is_refused() -> None:
+    text = pa.array([b"\xff"]).view(pa.string())
+    person = pa.StructArray.from_arrays([text], ["name"])
+    with pytest.raises(FormatError, match="column 'person': text of the rows is not UTF-8"):
+        stored({"person": ANN}, {"person": person})
 
 
 @pytest.mark.parametrize(
