@@ -22,16 +22,20 @@ A process that may change links in the table's folder while a file is deleted is
 from __future__ import annotations
 
 import os
+import posixpath
 import re
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Final, Protocol
+from functools import lru_cache
+from typing import Final, Protocol, TypeAlias
 from urllib.parse import unquote
 
 from tablecrypt.arguments import check_text, names_of
 from tablecrypt.errors import ConfigurationError, DeletionRefusedError
 from tablecrypt.files.raw_output import operation_of_journal
+
+Place: TypeAlias = tuple[str, str, str]
+"""The store, the bucket or host, and the path, as `place_of` gives them."""
 
 LOCAL: Final = "file"
 _SAME_STORE: Final = {"s3a": "s3", "s3n": "s3", "": LOCAL, "abfss": "abfs", "wasbs": "wasb"}
@@ -87,11 +91,6 @@ class ParsedLocation:
         return cls(store, authority, tuple(path.removeprefix("/").rstrip("/").split("/")) if path.strip("/") else ())
 
     @property
-    def any_spelling(self) -> ParsedLocation:
-        """The location without percent-encoding and empty names: the same for all spellings of it."""
-        return ParsedLocation(self.store, self.authority, tuple(unquote(name) for name in self.names if name))
-
-    @property
     def local_path(self) -> str:
         """The path of a local file or folder."""
         return "/" + "/".join(self.names)
@@ -123,13 +122,13 @@ class DeletionScope:
     Attributes:
         folders: as they are spelled in metadata or by the caller.
         named: whether the caller named one of them.
-        kept: files in them that are not deleted, as `ParsedLocation.any_spelling` gives them, each with the reason.
+        kept: places in them where files are not deleted, each with the reason.
         owners: tells which files are other tables'; None where the folders were made for one table.
     """
 
     folders: tuple[str, ...] = ()
     named: tuple[str, ...] = field(default=())
-    kept: Mapping[ParsedLocation, str] = field(default_factory=dict, compare=False, repr=False)
+    kept: Mapping[Place, str] = field(default_factory=dict, compare=False, repr=False)
     owners: FileOwners | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -153,12 +152,7 @@ class DeletionScope:
 
     def keeping(self, reasons: Mapping[str, str]) -> DeletionScope:
         """Return the scope without these files, by location, each with the reason why it is not deleted."""
-        kept = {}
-        for location, reason in reasons.items():
-            # What cannot be parsed is not deleted anyway.
-            with suppress(ConfigurationError):
-                kept[ParsedLocation.of(location).any_spelling] = reason
-        return replace(self, kept={**self.kept, **kept})
+        return replace(self, kept={**self.kept, **{place_of(location): reason for location, reason in reasons.items()}})
 
     def contains(self, location: str) -> bool:
         """Whether a folder of a table lies in the scope, or is one of its folders."""
@@ -188,7 +182,7 @@ class DeletionScope:
         except ConfigurationError as error:
             return str(error).removeprefix(f"{location!r} ")
 
-        if (reason := self.kept.get(parsed.any_spelling)) is not None:
+        if (reason := self.kept.get(place_of(location))) is not None:
             return reason
 
         reasons = [_reason_below(root, parsed) for root in roots]
@@ -253,6 +247,34 @@ def names_location(metadata_location: str, location: str) -> bool:
 def store_of(scheme: str) -> str:
     """Return the one scheme that stands for all names of a store: "s3" for "s3a" too, "file" for none."""
     return _SAME_STORE.get(scheme, scheme)
+
+
+def place_of(location: str) -> Place:
+    """Return what is the same for all spellings of one location: its store, its bucket or host, and its path.
+
+        s3a://b/k, s3n://b/k, s3://b//k, s3://b/./k, s3://b/x/../k     one place
+        file:/a, file:///a, /a, /link/to/a, ../a                       one place, since links of a local disk are followed
+        a%20b, a b                                                     one place
+
+    Stores and their clients disagree about some of these. Where two files differ in their spelling alone, each counts as the other: what
+    is needed by one name must not be deleted by another.
+    """
+    match = _URI.fullmatch(location)
+    store = store_of(match["scheme"].lower()) if match else LOCAL
+    authority, path = (match["authority"] or "", f"/{match['path'] or ''}") if match else ("", location)
+    if store == LOCAL:
+        folder, _, name = os.path.abspath(path).rpartition("/")
+        path = f"{_real_folder(folder)}/{name}"
+    return store, authority, posixpath.normpath(f"/{unquote(path)}").lstrip("/")
+
+
+@lru_cache(maxsize=4096)
+def _real_folder(folder: str) -> str:
+    try:
+        return os.path.realpath(folder)
+    except ValueError:
+        # No folder has such a name, and no other spelling either.
+        return folder
 
 
 def is_table_file_name(path: str) -> bool:

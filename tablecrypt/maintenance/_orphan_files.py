@@ -27,10 +27,10 @@ from pyiceberg.utils.concurrent import ExecutorFactory
 
 from tablecrypt.arguments import checked_arguments
 from tablecrypt.errors import ConfigurationError, FormatError
-from tablecrypt.files.deletion import DeletionScope, is_share_record_name
+from tablecrypt.files.deletion import DeletionScope, is_share_record_name, place_of
 from tablecrypt.files.raw_output import TABLE_METADATA_SUFFIXES
 from tablecrypt.files.stores import StoredFile, stored_files
-from tablecrypt.maintenance._storage import canonical, refused_deletion, remove_empty_folders
+from tablecrypt.maintenance._storage import refused_deletion, remove_empty_folders
 from tablecrypt.maintenance.operation import (
     Counted,
     OperationResult,
@@ -136,8 +136,8 @@ def remove_orphan_files(
     files = stored_files(io.inner, location) if listed is None else _inventory(listed)
     stored = [file for file in files if chosen.contains(file.location)]
     # Manifests and listings spell locations differently: s3a://b/x and s3://b/x are one file.
-    known = {canonical(each) for each in known_locations(reload(table))}
-    unknown = [file for file in stored if _is_old(file, limit) and not _is_hidden(file, location) and canonical(file.location) not in known]
+    known = {place_of(each) for each in known_locations(reload(table))}
+    unknown = [file for file in stored if _is_old(file, limit) and not _is_hidden(file, location) and place_of(file.location) not in known]
     strangers = _foreign_folders(io, stored, known, str(table.metadata.table_uuid))
     refused = {file.location: reason for file in unknown if (reason := _reason_against(io, strangers, file.location)) is not None}
     # The same path in another store or bucket may be the same file by another name: it stays unless the caller knows better.
@@ -182,14 +182,14 @@ def _reason_against(io: TableFileIO, strangers: Mapping[str, str], location: str
 def _known_elsewhere(known: Collection[tuple[str, str, str]], locations: Iterable[str]) -> dict[str, str]:
     """Return the locations whose path the table knows in another store, bucket or host, each with the reason."""
     prefixes = {path: f"{store}://{authority}" for store, authority, path in known}
-    paths = {location: canonical(location)[2] for location in locations}
+    paths = {location: place_of(location)[2] for location in locations}
     return {location: f"is known to the table under {prefixes[path]}" for location, path in paths.items() if path in prefixes}
 
 
 def _foreign_folders(io: TableFileIO, listed: Iterable[StoredFile], known: Collection[tuple[str, str, str]], own: str) -> dict[str, str]:
     """Return the folders in which other tables keep, or may keep, their files, each with why: metadata files are read for their uuid."""
     candidates = [file.location for file in listed if file.location.endswith(TABLE_METADATA_SUFFIXES)]
-    unknown = [location for location in candidates if canonical(location) not in known]
+    unknown = [location for location in candidates if place_of(location) not in known]
     found: dict[str, str] = {}
     unread: dict[str, str] = {}
 

@@ -26,7 +26,7 @@ from pyiceberg.table.metadata import TableMetadata
 
 from tablecrypt.arguments import check_text, checked_arguments
 from tablecrypt.errors import ConfigurationError, PlaintextRefusedError, TamperedFileError
-from tablecrypt.files.deletion import DeletionScope
+from tablecrypt.files.deletion import DeletionScope, place_of
 from tablecrypt.files.encrypting_file_io import refuse_restricted
 from tablecrypt.files.stores import stored_files
 from tablecrypt.keys.column_keys import ColumnPolicy
@@ -43,7 +43,7 @@ from tablecrypt.maintenance._relocate_metadata import (
     kept_snapshots,
     only_snapshots,
 )
-from tablecrypt.maintenance._storage import canonical, write_metadata
+from tablecrypt.maintenance._storage import write_metadata
 from tablecrypt.maintenance.operation import (
     OperationResult,
     ProgressListener,
@@ -262,7 +262,7 @@ class _Copying:
         lengths = self._lengths_at_target()
         plain = [file for file in files if file.kind in _COPIED]
         # A length proves little: unless the caller trusts it, `copy_file` compares the content.
-        there = {file.location for file in plain if lengths.get(canonical(self.paths(file.location))) == _length(file)}
+        there = {file.location for file in plain if lengths.get(place_of(self.paths(file.location))) == _length(file)}
         works = [
             FileWork(
                 CopyWork(file.location, self.paths(file.location), file.file_format, _length(file), is_there=file.location in there),
@@ -376,14 +376,14 @@ class _Copying:
         )
 
     def _lengths_at_target(self) -> dict[tuple[str, str, str], int]:
-        return {canonical(file.location): file.size for file in stored_files(self.source.inner, self.paths.new)}
+        return {place_of(file.location): file.size for file in stored_files(self.source.inner, self.paths.new)}
 
     def _check_copied(self, files: Iterable[ReachableFile]) -> None:
         """Look at what is there: a task of a cluster that was given up may have written over what another one finished."""
         lengths = self._lengths_at_target()
         for file in files:
             target = self.paths(file.location)
-            if lengths.get(canonical(target)) != _length(file):
+            if lengths.get(place_of(target)) != _length(file):
                 raise TamperedFileError(target, f"is not there with {_length(file)} bytes after it was copied: call relocate again")
 
 

@@ -23,13 +23,13 @@ from pyiceberg.serializers import Compressor
 from pyiceberg.table.update import TableUpdate
 
 from tablecrypt.errors import FormatError
-from tablecrypt.files.deletion import DeletionScope
+from tablecrypt.files.deletion import DeletionScope, place_of
 from tablecrypt.files.raw_output import ENCRYPTION_KEYS, JOURNAL_FOLDER, JOURNAL_KEYS, TABLE_METADATA_SUFFIXES, RawContent
 from tablecrypt.files.stores import stored_files
 from tablecrypt.keys.key_ring import EncryptedKey, is_copy
 from tablecrypt.maintenance._key_commit import commit_keys
 from tablecrypt.maintenance._shred_find import OlderFiles, kek_ids
-from tablecrypt.maintenance._storage import canonical, delete_checksums
+from tablecrypt.maintenance._storage import delete_checksums
 from tablecrypt.maintenance.operation import Counted, metadata_folder
 from tablecrypt.printable import counted
 from tablecrypt.table.metadata import EncryptedTableMetadata, decompressed, read_named_metadata_file
@@ -186,7 +186,7 @@ def forget_in_log(table: EncryptedTable, locations: Collection[str]) -> None:
     """
     if isinstance(table.catalog, RestCatalog):
         return
-    gone = {canonical(location) for location in locations}
+    gone = {place_of(location) for location in locations}
     try:
         commit_keys(table, lambda base: _Forgotten.of(base, gone))
     except OSError as error:
@@ -202,7 +202,7 @@ class _Forgotten:
 
     @classmethod
     def of(cls, table: EncryptedTable, gone: Collection[tuple[str, str, str]]) -> _Forgotten:
-        logged = [entry.metadata_file for entry in table.metadata.metadata_log if canonical(entry.metadata_file) in gone]
+        logged = [entry.metadata_file for entry in table.metadata.metadata_log if place_of(entry.metadata_file) in gone]
         return cls((cast("TableUpdate", RemoveMetadataLogEntriesUpdate(metadata_files=logged)),) if logged else ())
 
 

@@ -27,7 +27,7 @@ from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final
-from urllib.parse import unquote, urlsplit
+from urllib.parse import urlsplit
 
 from pyiceberg.io import (
     AWS_ACCESS_KEY_ID,
@@ -48,7 +48,7 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.utils.properties import get_first_property_value
 
 from tablecrypt.errors import FormatError, MissingExtraError
-from tablecrypt.files.deletion import ParsedLocation, refuse_link, store_of
+from tablecrypt.files.deletion import ParsedLocation, place_of, refuse_link, store_of
 from tablecrypt.files.raw_output import TABLE_METADATA_SUFFIXES, RawContent
 from tablecrypt.files.stores import check_reached, stored_files
 from tablecrypt.maintenance.operation import metadata_folder
@@ -69,17 +69,6 @@ def write_metadata(io: TableFileIO, location: str, metadata: TableMetadata, *, o
     with io.raw_output(location, RawContent.METADATA_JSON).create(overwrite=overwrite) as stream:
         stream.write(content)
     return len(content)
-
-
-def canonical(location: str) -> tuple[str, str, str]:
-    """Return what is the same for all spellings of one location: s3a and s3, file:/a, file:///a and /a, a%20b and a b.
-
-    Where two files differ in their spelling alone, both count as known.
-    """
-    parts = urlsplit(location)
-    rest = location.partition(":")[2] if parts.scheme else location
-    path = rest.lstrip("/").removeprefix(parts.netloc).lstrip("/")
-    return store_of(parts.scheme), parts.netloc, unquote(path)
 
 
 def refused_deletion(io: FileIO, location: str) -> str | None:
@@ -235,12 +224,12 @@ def older_metadata(table: EncryptedTable, known: Iterable[str] = ()) -> Iterator
         known: locations of files to pass over, with their logs: the caller has read them before.
     """
     metadata = table.metadata
-    seen = {canonical(location) for location in (table.metadata_location, *known)}
+    seen = {place_of(location) for location in (table.metadata_location, *known)}
     logged: deque[str] = deque()
 
     def follow_log(of: EncryptedTableMetadata) -> None:
         for entry in reversed(of.metadata_log):
-            place = canonical(entry.metadata_file)
+            place = place_of(entry.metadata_file)
             if place not in seen:
                 seen.add(place)
                 logged.append(entry.metadata_file)
@@ -261,8 +250,8 @@ def older_metadata(table: EncryptedTable, known: Iterable[str] = ()) -> Iterator
     yield from read_logged()
 
     for location in _listed(table):
-        if canonical(location) not in seen:
-            seen.add(canonical(location))
+        if place_of(location) not in seen:
+            seen.add(place_of(location))
             yield from read(location, is_logged=False)
             yield from read_logged()
 

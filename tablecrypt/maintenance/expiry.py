@@ -49,9 +49,10 @@ from pyiceberg.table.update.snapshot import ManageSnapshots
 
 from tablecrypt.arguments import checked_arguments
 from tablecrypt.errors import ConfigurationError, FormatError
+from tablecrypt.files.deletion import place_of
 from tablecrypt.files.encrypting_file_io import refuse_restricted
 from tablecrypt.iceberg_properties import MAX_REF_AGE, MAX_SNAPSHOT_AGE, MIN_SNAPSHOTS
-from tablecrypt.maintenance._storage import canonical, refused_deletion
+from tablecrypt.maintenance._storage import refused_deletion
 from tablecrypt.maintenance.operation import OperationResult, checked_moment, reload, require_encrypted, snapshot_ids
 from tablecrypt.maintenance.reachable import FileKind, Reachable, reachable_files
 from tablecrypt.table._pyiceberg.statistics import statistics_locations
@@ -271,8 +272,8 @@ def still_needed(table: EncryptedTable) -> set[str]:
 
 
 def _without_files(result: ExpiredSnapshots, before: Mapping[str, FileKind], after: EncryptedTable, io: TableFileIO) -> ExpiredSnapshots:
-    needed = set(map(canonical, still_needed(after)))
-    unneeded = {location: kind for location, kind in before.items() if canonical(location) not in needed}
+    needed = set(map(place_of, still_needed(after)))
+    unneeded = {location: kind for location, kind in before.items() if place_of(location) not in needed}
     refused = {location: reason for location in unneeded if (reason := io.deletable.reason_against(location)) is not None}
     failed = {location: said for location in unneeded if location not in refused and (said := refused_deletion(io, location))}
     deleted = {location: kind for location, kind in unneeded.items() if location not in refused and location not in failed}

@@ -55,7 +55,7 @@ from pyiceberg.table.metadata import TableMetadata
 from tablecrypt._parsed_json import ParsedJson
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import ConfigurationError, FormatError, KmsError, SharedFilesError, ShareRecordError, TablecryptError
-from tablecrypt.files.deletion import SHARE_RECORDS, ParsedLocation, is_share_record_name, unusable_location
+from tablecrypt.files.deletion import SHARE_RECORDS, Place, is_share_record_name, place_of, unusable_location
 from tablecrypt.files.encrypting_file_io import WrappedFileKey, encrypting_io, read_wrapped, write_wrapped
 from tablecrypt.keys.key_ring import EncryptedKey
 from tablecrypt.keys.manager import EncryptionManager
@@ -439,12 +439,12 @@ class SharedFiles:
 
     def among(self, locations: Iterable[str]) -> SharedFiles:
         """Return what is shared of these files."""
-        wanted = {_any_spelling(location) for location in locations}
+        wanted = {place_of(location) for location in locations}
         return self._only(lambda location: location in wanted)
 
     def but(self, locations: Iterable[str]) -> SharedFiles:
         """Return what is shared beside these files."""
-        others = {_any_spelling(location) for location in locations}
+        others = {place_of(location) for location in locations}
         return self._only(lambda location: location not in others)
 
     def with_column(self, field_id: int) -> SharedFiles:
@@ -452,8 +452,8 @@ class SharedFiles:
         found = {record: files for record, files in self.shares.items() if any(each.field_id == field_id for each in record.all_columns)}
         return replace(self, shares=found)
 
-    def _only(self, is_wanted: Callable[[ParsedLocation | str], bool]) -> SharedFiles:
-        found = {record: sum(is_wanted(_any_spelling(each)) for each in record.all_files) for record in self.shares}
+    def _only(self, is_wanted: Callable[[Place], bool]) -> SharedFiles:
+        found = {record: sum(is_wanted(place_of(each)) for each in record.all_files) for record in self.shares}
         return replace(self, shares={record: files for record, files in found.items() if files})
 
     def check(self, because: str, *, break_shares: bool) -> None:
@@ -501,7 +501,3 @@ class SharedFiles:
 
 def _shown(record: ShareRecord) -> str:
     return f"share {record.share_uuid} for {record.key_id}"
-
-
-def _any_spelling(location: str) -> ParsedLocation | str:
-    return ParsedLocation.of(location).any_spelling if unusable_location(location) is None else location

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tablecrypt.errors import ConfigurationError, DeletionRefusedError
-from tablecrypt.files.deletion import NOTHING, DeletionScope, ParsedLocation, names_location, store_of
+from tablecrypt.files.deletion import NOTHING, DeletionScope, ParsedLocation, names_location, place_of, store_of
 
 TABLE = "s3://bucket/warehouse/db/t"
 SCOPE = DeletionScope((TABLE,))
@@ -265,6 +266,26 @@ def test_a_scope_holds_its_folders_and_what_is_below_them() -> None:
         assert not SCOPE.contains(outside)
     assert not NOTHING.contains(TABLE)
     assert DeletionScope(("s3://other/t", TABLE)).contains(TABLE)
+
+
+def test_all_spellings_of_a_location_are_one_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    here = tmp_path.resolve()
+    (here / "t").mkdir()
+    (here / "link").symlink_to(here / "t")
+    monkeypatch.chdir(here)
+    local = (f"file://{here}/t/a b", f"file:{here}/t/a%20b", f"{here}//t/./a b", f"{here}/link/a b", "t/a b", f"FILE://{here}/x/../t/a b")
+    assert {place_of(each) for each in local} == {("file", "", f"{here}/t/a b".lstrip("/"))}
+
+    stored = ("s3://bucket/t/k", "s3a://bucket/t/k", "s3n://bucket//t/k", "s3://bucket/t/./k", "s3://bucket/t/x/../k", "S3://bucket/t/%6b")
+    assert {place_of(each) for each in stored} == {("s3", "bucket", "t/k")}
+    assert place_of("s3://other/t/k") != place_of("s3://bucket/t/k") != place_of("s3://bucket/t/K")
+
+
+@given(st.text() | st.text(alphabet="s3file:/.%2[]\0\udc80#?", max_size=20).map("file://".__add__))
+def test_every_text_has_one_place(location: str) -> None:
+    store, authority, path = place_of(location)
+    if store != "file":
+        assert place_of(f"{store}://{authority}/{quote(path)}") == (store, authority, path)
 
 
 def test_a_store_has_one_scheme() -> None:

@@ -13,7 +13,6 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.typedef import Identifier
 
 from tablecrypt.maintenance import remove_orphan_files
-from tablecrypt.maintenance._storage import canonical
 from tablecrypt.table.other_tables import OtherTables
 from tablecrypt_catalog import EncryptedSqlCatalog
 from tests.support.aws import AwsServer
@@ -121,9 +120,33 @@ def test_files_of_a_commit_made_while_files_are_listed_stay(aws: AwsServer, tmp_
     assert len(writer.snapshots()) > len(table.snapshots()) + 1
 
 
-def test_spellings_of_one_location_are_the_same() -> None:
-    assert len({canonical(each) for each in ("file:///a/b%20c", "file:/a/b c", "/a/b c")}) == 1
-    assert canonical("s3a://bucket/k") == canonical("s3://bucket/k") != canonical("s3://other/k")
+ODD_FOLDERS = {
+    "an empty name": "{location}//data",
+    "a dot": "{location}/./data",
+    "up and down": "{location}/../{name}/data",
+    "another link": "{link}/data",
+}
+
+
+@pytest.mark.parametrize("set_by", ["write.data.path", "write.metadata.path"])
+@pytest.mark.parametrize("folder", ODD_FOLDERS.values(), ids=ODD_FOLDERS)
+def test_files_of_a_folder_that_is_spelled_in_another_way_are_no_orphans(
+    catalog: EncryptedSqlCatalog, tmp_path: Path, folder: str, set_by: str
+) -> None:
+    """A store lists them by their plain names, and metadata name them as the property does."""
+    table = new_table(catalog)
+    location = table.location()
+    link = tmp_path / "link"
+    link.symlink_to(path_of(location))
+    spelled = folder.format(location=location, name=location.rpartition("/")[2], link=f"file://{link}")
+    table.transaction().set_properties({set_by: spelled}).commit_transaction()
+    table.append(rows(0))
+    kept = table.scan().to_arrow()
+
+    removed = remove_orphan_files(table, LATER, dry_run=False)
+
+    assert removed.deleted == ()
+    assert catalog.load_table(table.name()).scan().to_arrow() == kept
 
 
 @pytest.mark.parametrize("content", [b"", b'{"format-version": 3, "table-uu', b"\0" * 40])

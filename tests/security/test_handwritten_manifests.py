@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -16,7 +17,7 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.typedef import Record
 
 from tablecrypt import maintenance as m
-from tablecrypt.errors import FormatError
+from tablecrypt.errors import FormatError, TablecryptError
 from tablecrypt.maintenance import FindingKind
 from tablecrypt.maintenance.expiry import expire_snapshots
 from tablecrypt.manifests.records import MANIFEST_FILE_POSITIONS
@@ -28,7 +29,7 @@ from tests.support.handwritten_manifests import HandwrittenManifest, commit_by_h
 from tests.support.listeners import stopping
 from tests.support.manifests import new_key
 from tests.support.protected_tables import Clients, declare, loaded, persons, protected_table
-from tests.support.tables import data_files, path_of
+from tests.support.tables import current_snapshot, data_files, path_of
 
 _DELETES: Final = ManifestContent.DELETES
 _SUMMARY: Final = PartitionFieldSummary(False, None, b"a", b"z")
@@ -65,6 +66,32 @@ def test_a_data_file_that_is_named_as_deletes_too_is_searched_when_its_rows_are_
     assert table.refresh().scan().count() == 59
     assert PERSON not in table.scan().to_arrow()["customer_id"].to_pylist()
     check_nothing_is_left(table)
+
+
+DELETING: Final[dict[str, Callable[[EncryptedTable], object]]] = {
+    "expire_snapshots": lambda table: expire_snapshots(table, older_than=dt.datetime.now(dt.UTC) + dt.timedelta(days=1)),
+    "erase": lambda table: m.erase(table, "id = 1"),
+}
+
+
+@pytest.mark.parametrize("spelled", ["//data/", "/./data/", "/x/../data/", "/%64ata/"])
+@pytest.mark.parametrize("operation", DELETING.values(), ids=DELETING)
+def test_a_file_that_an_old_snapshot_names_by_another_spelling_stays(
+    both: Clients, operation: Callable[[EncryptedTable], object], spelled: str
+) -> None:
+    table = protected_table(both.payroll, appends=[persons(1)])
+    table.append(persons(11, 12))
+    [needed] = [task.file for task in table.scan("id > 10").plan_files()]
+    before = current_snapshot(table).snapshot_id
+    commit_by_hand(table, HandwrittenManifest([named_otherwise(needed, file_path=needed.file_path.replace("/data/", spelled))]))
+    table.manage_snapshots().rollback_to_snapshot(before).commit()
+
+    # An erasure ends here where the other spelling is no file at all.
+    with suppress(TablecryptError):
+        operation(table)
+
+    assert path_of(needed.file_path).exists()
+    assert loaded(both.payroll).scan("id > 10").count() == 2
 
 
 @pytest.mark.parametrize(

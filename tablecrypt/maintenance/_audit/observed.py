@@ -40,7 +40,7 @@ from tablecrypt import properties as names
 from tablecrypt._parsed_json import ParsedJson
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import ConfigurationError, FormatError, KeyIdChangedError, KmsAccessDeniedError, KmsError, TablecryptError
-from tablecrypt.files.deletion import DeletionScope
+from tablecrypt.files.deletion import DeletionScope, Place, place_of
 from tablecrypt.files.encrypting_file_io import store_io
 from tablecrypt.files.raw_output import ENCRYPTION_KEYS, JOURNAL_KEYS, TABLE_METADATA_SUFFIXES, are_wrapped_keys, operation_of_journal
 from tablecrypt.files.stores import StoredFile, stored_files
@@ -51,7 +51,6 @@ from tablecrypt.maintenance._audit.columns import ColumnsInFile, read_columns
 from tablecrypt.maintenance._audit.file_signatures import FileStart, Signature, read_file_starts, wrong_ends
 from tablecrypt.maintenance._audit.findings import Finding, FindingKind
 from tablecrypt.maintenance._audit.shares import ObservedShares, observed_shares
-from tablecrypt.maintenance._storage import canonical
 from tablecrypt.maintenance.operation import Counted, moment_of
 from tablecrypt.maintenance.reachable import Reachable, ReachableFile, reachable_files
 from tablecrypt.printable import counted
@@ -60,8 +59,6 @@ from tablecrypt.table.metadata import EncryptedTableMetadata, read_named_metadat
 from tablecrypt.table.protection.authenticated import undeclared_columns
 from tablecrypt.table.protection.policy import check_still_protected
 from tablecrypt.table.table_files import TableFileIO, folders_named, folders_of, name_of
-
-Place = tuple[str, str, str]
 
 _VERSION_HINT: Final = "version-hint.text"
 _SHOWN: Final = 3
@@ -237,9 +234,9 @@ def _journals(files: Iterable[StoredFile], store: FileIO) -> Iterator[tuple[str,
 
 def _only_older(metadata: TableMetadata, older: OlderFindings, folder: Folder, known: set[str]) -> Iterator[str]:
     """Plaintext files that only older metadata leads to. Other stores are left alone: anyone may have named them."""
-    store = canonical(metadata.location)[:2]
+    store = place_of(metadata.location)[:2]
     for location in older.plaintext_locations:
-        if location not in known and folder.at(location) is None and canonical(location)[:2] == store:
+        if location not in known and folder.at(location) is None and place_of(location)[:2] == store:
             yield location
 
 
@@ -291,12 +288,12 @@ class Folder:
 
     def at(self, location: str) -> StoredFile | None:
         """Return the file at a location, however that is spelled."""
-        return self.files.get(canonical(location))
+        return self.files.get(place_of(location))
 
     def unknown(self, known: Iterable[str]) -> list[StoredFile]:
         """Return the files that are not at one of these locations."""
         # Hadoop catalogs keep a file with the number of the current version in it: no metadata names that.
-        places = {canonical(location) for location in known}
+        places = {place_of(location) for location in known}
         return [file for place, file in self.files.items() if place not in places and not file.location.endswith(f"/{_VERSION_HINT}")]
 
 
@@ -310,7 +307,7 @@ def list_folders(metadata: TableMetadata, io: FileIO) -> Folder:
     folder = Folder()
     try:
         for root in dict.fromkeys(folders_named(metadata)):
-            folder.files.update({canonical(file.location): file for file in stored_files(io, root.rstrip("/"))})
+            folder.files.update({place_of(file.location): file for file in stored_files(io, root.rstrip("/"))})
     except (ConfigurationError, OSError) as error:
         # The audit goes on with what manifests name, and a finding says that the folder was not searched.
         folder.problem = str(error)

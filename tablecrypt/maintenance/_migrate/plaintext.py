@@ -21,11 +21,11 @@ from pyiceberg.utils.concurrent import ExecutorFactory
 
 from tablecrypt import properties as names
 from tablecrypt.errors import FormatError, MissingExtraError
-from tablecrypt.files.deletion import DeletionScope
+from tablecrypt.files.deletion import DeletionScope, place_of
 from tablecrypt.files.stores import stored_files
 from tablecrypt.maintenance._audit.file_signatures import Signature, read_file_starts
 from tablecrypt.maintenance._orphan_files import known_locations
-from tablecrypt.maintenance._storage import canonical, delete_checksums, object_versions, read_older
+from tablecrypt.maintenance._storage import delete_checksums, object_versions, read_older
 from tablecrypt.maintenance.reachable import FileKind, Unopened, reachable_files
 from tablecrypt.printable import bytes_shown
 from tablecrypt.table._pyiceberg.statistics import statistics_locations
@@ -104,11 +104,11 @@ def plaintext_before(table: EncryptedTable, scope: DeletionScope) -> PlaintextOf
         return PlaintextOf()
 
     found = plaintext_of(metadata, table.io.inner, scope)
-    kept = {canonical(location) for location in known_locations(table)}
+    kept = {place_of(location) for location in known_locations(table)}
 
     return PlaintextOf(
-        tuple(location for location in found.deletable if canonical(location) not in kept),
-        {location: reason for location, reason in found.refused.items() if canonical(location) not in kept},
+        tuple(location for location in found.deletable if place_of(location) not in kept),
+        {location: reason for location, reason in found.refused.items() if place_of(location) not in kept},
     )
 
 
@@ -124,14 +124,14 @@ def plaintext_left(table: EncryptedTable, refused: Mapping[str, str]) -> Iterato
         with suppress(FileNotFoundError):
             yield PlaintextLeft(named, len(io.new_input(named)), f"a file that the plain table named: it {reason}")
     location = table.location().rstrip("/")
-    plain_metadata = {canonical(location) for location, metadata in _metadata_log(table) if _is_plain(metadata)}
-    known = {canonical(each) for each in known_locations(table)} - plain_metadata
+    plain_metadata = {place_of(location) for location, metadata in _metadata_log(table) if _is_plain(metadata)}
+    known = {place_of(each) for each in known_locations(table)} - plain_metadata
     unknown = []
 
     for file in stored_files(io, location):
-        if canonical(file.location) in plain_metadata:
+        if place_of(file.location) in plain_metadata:
             yield PlaintextLeft(file.location, file.size, "metadata from before it was encrypted")
-        elif canonical(file.location) not in known:
+        elif place_of(file.location) not in known:
             unknown.append(file)
 
     starts = read_file_starts(io, (file.location for file in unknown), folders_of(table.metadata))

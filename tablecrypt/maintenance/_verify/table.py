@@ -55,9 +55,9 @@ from tablecrypt._store_errors import reraise_naming
 from tablecrypt.arguments import checked_arguments, file_path
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import ConfigurationError, FormatError, TamperedFileError
+from tablecrypt.files.deletion import place_of
 from tablecrypt.files.encrypting_file_io import refusing_made_up
 from tablecrypt.files.stores import StoredFile, stored_files
-from tablecrypt.maintenance._storage import canonical
 from tablecrypt.maintenance._verify.files import FileFindings, FileToInspect, Problem, inspect_file
 from tablecrypt.maintenance.columns.verification import HiddenColumnKeys, hidden_columns_to_verify, unchecked_columns
 from tablecrypt.maintenance.operation import ProgressListener, no_progress, require_encrypted
@@ -209,7 +209,7 @@ class _Run:
 
     def stamp(self, listed: Iterable[StoredFile]) -> None:
         """Take the lengths and times of files as they are before any is read."""
-        self._stamps = {canonical(file.location): file for file in listed}
+        self._stamps = {place_of(file.location): file for file in listed}
 
     def look(self, runner: Runner) -> None:
         """Look at every file that has a key; those without one are bad."""
@@ -292,7 +292,7 @@ class _Run:
         return [file.kind, file.file_format, file.sequence_number, sorted(entries, key=repr), sorted(rows.items())]
 
     def _is_known_good(self, file: ReachableFile) -> bool:
-        stamp = self._stamps.get(canonical(file.location))
+        stamp = self._stamps.get(place_of(file.location))
         if self._state is None or stamp is None or file.key is None:
             return False
 
@@ -320,7 +320,7 @@ class _Run:
                 self._note(file.location, Problem("protected columns", each))
         # The user who goes on with this run may have the right to the column.
         is_whole = hidden_columns is None or not (hidden_columns.denied or hidden_columns.problems)
-        stamp = self._stamps.get(canonical(file.location))
+        stamp = self._stamps.get(place_of(file.location))
         if self._state is not None and stamp is not None and not look.problems and is_whole:
             self._state.remember(stamp, key, self._full, self._said_of(file), look.parts)
 

@@ -18,6 +18,7 @@ from typing import Final
 from pyiceberg.manifest import DataFileContent
 from pyiceberg.table.metadata import TableMetadata
 
+from tablecrypt.files.deletion import place_of
 from tablecrypt.files.raw_output import TABLE_METADATA_SUFFIXES, operation_of_journal
 from tablecrypt.files.stores import StoredFile, stored_files
 from tablecrypt.keys.nested_columns import name_or_id
@@ -25,7 +26,7 @@ from tablecrypt.maintenance._audit.file_signatures import FileStart, Signature, 
 from tablecrypt.maintenance._audit.observed import Folder, are_checksums
 from tablecrypt.maintenance._shred import outside
 from tablecrypt.maintenance._shred_scrub import content_of
-from tablecrypt.maintenance._storage import canonical, object_versions
+from tablecrypt.maintenance._storage import object_versions
 from tablecrypt.maintenance.erasure.plan import Searching
 from tablecrypt.maintenance.erasure.result import RUN_AGAIN, HiddenColumn, Searched, TableState
 from tablecrypt.maintenance.erasure.search import Holds
@@ -178,7 +179,7 @@ class _Unnamed:
         known |= {*named.files, *named.entries, *named.lists.values()}
         listed = Folder()
         for folder in io.own_folders.folders:
-            listed.files.update({canonical(file.location): file for file in stored_files(io.inner, folder.rstrip("/"))})
+            listed.files.update({place_of(file.location): file for file in stored_files(io.inner, folder.rstrip("/"))})
         statistics, found = statistics_locations(metadata), cls(0, {})
         unknown = listed.unknown({*known, *statistics})
         starts = read_file_starts(io.inner, (*statistics, *(file.location for file in unknown)), io.own_folders)

@@ -18,11 +18,11 @@ from typing import Any, Final
 from pyiceberg.table.metadata import TableMetadata
 
 from tablecrypt.errors import ConfigurationError
-from tablecrypt.files.deletion import LOCAL, ParsedLocation
+from tablecrypt.files.deletion import LOCAL, ParsedLocation, place_of
 from tablecrypt.files.raw_output import TABLE_METADATA_SUFFIXES
 from tablecrypt.maintenance._shred import shred
 from tablecrypt.maintenance._shred_scrub import NOT_NAMED_SO, OF_ANOTHER, forget_in_log
-from tablecrypt.maintenance._storage import canonical, delete_checksums, older_metadata
+from tablecrypt.maintenance._storage import delete_checksums, older_metadata
 from tablecrypt.maintenance.erasure.plan import Searching
 from tablecrypt.maintenance.expiry import still_needed
 from tablecrypt.maintenance.operation import Counted, ProgressListener, reload
@@ -107,9 +107,9 @@ def unneeded_files(searching: Searching, snapshot_ids: Collection[int], needed: 
         snapshot_ids: the snapshots that go.
         needed: locations of the files of those that stay.
     """
-    kept, named = {canonical(location) for location in needed}, searching.named
+    kept, named = {place_of(location) for location in needed}, searching.named
     lists, manifests = set(named.lists.values()), set(named.entries)
-    unneeded = [location for location in named.locations_of(snapshot_ids) if canonical(location) not in kept]
+    unneeded = [location for location in named.locations_of(snapshot_ids) if place_of(location) not in kept]
     return sorted(unneeded, key=lambda location: (location in lists, location in manifests, location))
 
 
@@ -117,8 +117,8 @@ def _delete_files(
     searching: Searching, table: EncryptedTable, statistics: Iterable[str], io: TableFileIO, removed: Removed, progress: ProgressListener
 ) -> None:
     needed = still_needed(table)
-    places = set(map(canonical, needed))
-    unneeded = [each for each in statistics if canonical(each) not in places]
+    places = set(map(place_of, needed))
+    unneeded = [each for each in statistics if place_of(each) not in places]
     unneeded += unneeded_files(searching, removed.snapshots, needed)
     for location in Counted("erase: files deleted", "files", progress).track(unneeded):
         _delete(io, location, searching.named.length_of(location), removed)

@@ -23,11 +23,10 @@ from functools import cached_property
 from typing import Final
 
 from tablecrypt.errors import ConfigurationError, FormatError
-from tablecrypt.files.deletion import SHARE_RECORDS, is_beyond_a_link, is_link
+from tablecrypt.files.deletion import SHARE_RECORDS, is_beyond_a_link, is_link, place_of
 from tablecrypt.files.raw_output import TABLE_METADATA_SUFFIXES
 from tablecrypt.files.stores import stored_files
 from tablecrypt.maintenance._relocate_files import PathMap
-from tablecrypt.maintenance._storage import canonical
 from tablecrypt.table.metadata import EncryptedTableMetadata, read_metadata_file
 from tablecrypt.table.other_tables import metadata_files_at
 from tablecrypt.table.table_files import TableFileIO, folders_of
@@ -138,7 +137,7 @@ class States:
 
     def has(self, metadata_location: str) -> bool:
         """Whether a metadata file is there and whole."""
-        return canonical(metadata_location) in {canonical(location) for location in self.tables}
+        return place_of(metadata_location) in {place_of(location) for location in self.tables}
 
     def own_files(self, metadata_location: str) -> list[str]:
         """Return all files that sharing wrote here, each metadata.json before what it names.
