@@ -24,6 +24,7 @@ Specification: Apache Thrift, "Thrift Compact protocol encoding".
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple, Self, Union
@@ -249,6 +250,10 @@ def _headers(*kinds: int) -> bytes:
     return b"[" + b"".join(rb"\x%02x" % (delta << 4 | kind) for delta in range(1, 9) for kind in kinds) + b"]"
 
 
+_MANY: Final = b"*+" if sys.version_info >= (3, 11, 5) else b"*"
+"""In a regular expression: all fields that follow each other. A field does not begin as what follows them does, so none is ever given
+back, and the possessive form saves what that would take. Before Python 3.11.5 it loses its place (gh-106052)."""
+
 _PAST_THE_END: Final = (IndexError, OverflowError)
 """What a place behind the last byte raises; the second of a regular expression, for one that is no index of anything."""
 _LONG: Final = rb"(?:[\x00-\x7f]|[\x80-\xff]{1,8}[\x01-\x7f]|[\x80-\xff]{9}\x01)"
@@ -265,14 +270,14 @@ def _lists(kind: int, element: bytes, most: int = 4) -> bytes:
 
 
 def _structs(fields: bytes) -> bytes:
-    return rb"(?:%s)*+\x00" % fields
+    return rb"(?:%s)%s\x00" % (fields, _MANY)
 
 
 _NUMBERS: Final = rb"%s|%s(?:%s|%s)" % (_NUMBER, _headers(LIST), _lists(I64, _LONG), _lists(I32, _INT))
 _VALUES: Final = rb"%s|%s%s|%s%s" % (_NUMBERS, _headers(BINARY), _SHORT, _headers(STRUCT), _structs(_NUMBERS))
 """A field such as statistics have: numbers, lists of them, short binaries, and structs of numbers."""
 _LISTS: Final = rb"%s(?:%s|%s)" % (_headers(LIST), _lists(STRUCT, _structs(_NUMBER)), _lists(BINARY, _SHORT, 1))
-_SHALLOW: Final = re.compile(rb"(?:%s|%s%s|%s)*+" % (_VALUES, _headers(STRUCT), _structs(_VALUES), _LISTS), re.DOTALL).match
+_SHALLOW: Final = re.compile(rb"(?:%s|%s%s|%s)%s" % (_VALUES, _headers(STRUCT), _structs(_VALUES), _LISTS, _MANY), re.DOTALL).match
 """Fields one after the other that hold little and are not deep. Most of a footer is such fields, and most of it is only stepped over: all
 that describes a chunk of a column is one step. What is longer or deeper is left to the functions below."""
 _SHALLOW_DEPTH: Final = 2
