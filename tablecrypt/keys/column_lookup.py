@@ -111,6 +111,12 @@ def column_key_entry(ring: KeyRing, key_id: str, field_id: int, master_key_ids: 
     return entry
 
 
+def is_under_another_key(ring: KeyRing, key_id: str, column: ProtectedColumn) -> bool:
+    """Whether a column key that a file names is under another master key than the column's own. One that was shredded is under none."""
+    kek_id = ring.entry(key_id).encrypted_by_id if key_id in ring else None
+    return kek_id is not None and kek_id in ring and ring.entry(kek_id).encrypted_by_id != column.column_key_id
+
+
 def kek_of(ring: KeyRing, entry: EncryptedKey) -> EncryptedKey:
     """Return the column KEK of a column key's entry. FormatError where the entry above it is none."""
     kek = ring.entry(entry.encrypted_by_id or "")

@@ -105,7 +105,9 @@ def commit_keys(
         sleep, jitter: wait for so many seconds; a number in [0, 1).
     """
     attempts_left = max(0, _property(table, TableProperties.COMMIT_NUM_RETRIES, TableProperties.COMMIT_NUM_RETRIES_DEFAULT))
-    wait_ms = max(0, _property(table, TableProperties.COMMIT_MIN_RETRY_WAIT_MS, TableProperties.COMMIT_MIN_RETRY_WAIT_MS_DEFAULT))
+    least_ms = _property(table, TableProperties.COMMIT_MIN_RETRY_WAIT_MS, TableProperties.COMMIT_MIN_RETRY_WAIT_MS_DEFAULT)
+    # Whoever may commit sets it, and could have others wait for weeks.
+    wait_ms = min(max(0, least_ms), _LONGEST_WAIT_MS)
     while True:
         # Not the caller's state: a plan made on that would remove keys that others' snapshots need by now.
         base = reload(table)

@@ -189,6 +189,8 @@ def rewrite_deletes(io: EncryptingFileIO, work: RewriteWork, keys: tuple[Standar
     """Rewrite a delete file under a fresh DEK; the key metadata knows its length."""
     folder, _, name = work.paths(work.source).rpartition("/")
     target = f"{folder}/{work.names.new_uuid()}-{name}"
+    # Metadata names the source, and ".." in its name would lead out of the copy.
+    refuse_link(target)
     key = StandardKeyMetadata.generate(work.data_key_length, secrets.token_bytes)
     if work.file_format == FileFormat.PUFFIN.value:
         return _rewrite_vectors(io, work, keys[0], target, key)

@@ -182,10 +182,14 @@ def test_protection_that_was_removed_or_moved_leaves_values_in_their_place(both:
     assert _all(people) == rows
 
 
-def test_a_change_of_the_master_key_moves_hidden_columns_to_the_new_one(both: Clients, people: EncryptedTable) -> None:
+@pytest.mark.parametrize("out_of_line", [False, True])
+def test_a_change_of_the_master_key_moves_hidden_columns_to_the_new_one(both: Clients, people: EncryptedTable, out_of_line: bool) -> None:
     rows = _all(people)
     declare(people, f"{OTHER_COLUMN_KEY}: ssn, person.email")
-    m.reencrypt(people)
+    assert m.FindingKind.COLUMN_UNDER_FORMER_KEY in {finding.kind for finding in m.audit(people).findings}
+
+    assert m.reencrypt(people, out_of_line=out_of_line).data_files
+    assert m.reencrypt(people, out_of_line=True).data_files == 0
     people.refresh()
     ring = metadata_of(people).key_ring
     keks = {ring.entry(key_id_in(stored)).encrypted_by_id for each in _stored(people) for _, stored in each.keys}

@@ -17,7 +17,7 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.typedef import Record
 
 from tablecrypt import maintenance as m
-from tablecrypt.errors import FormatError, TablecryptError
+from tablecrypt.errors import ConfigurationError, FormatError, TablecryptError
 from tablecrypt.maintenance import FindingKind
 from tablecrypt.maintenance.expiry import expire_snapshots
 from tablecrypt.manifests.records import MANIFEST_FILE_POSITIONS
@@ -29,7 +29,8 @@ from tests.support.handwritten_manifests import HandwrittenManifest, commit_by_h
 from tests.support.listeners import stopping
 from tests.support.manifests import new_key
 from tests.support.protected_tables import Clients, declare, loaded, persons, protected_table
-from tests.support.tables import current_snapshot, data_files, path_of
+from tests.support.table_files import TableFiles
+from tests.support.tables import current_snapshot, data_files, folder_of, path_of
 
 _DELETES: Final = ManifestContent.DELETES
 _SUMMARY: Final = PartitionFieldSummary(False, None, b"a", b"z")
@@ -92,6 +93,24 @@ def test_a_file_that_an_old_snapshot_names_by_another_spelling_stays(
 
     assert path_of(needed.file_path).exists()
     assert loaded(both.payroll).scan("id > 10").count() == 2
+
+
+def test_a_delete_file_whose_name_goes_up_is_not_written_outside_of_the_copy(both: Clients, tmp_path: Path) -> None:
+    table = protected_table(both.payroll, appends=[persons(1, 2)])
+    [file] = data_files(table)
+    deletes = TableFiles(folder_of(table), table.schema()).position_deletes([(file.file_path, 0)])
+    outside = path_of(table.location()).parents[1] / "home" / "x.parquet"
+    outside.parent.mkdir()
+    path_of(deletes.file_path).rename(outside)
+    named = named_otherwise(deletes, file_path=f"{table.location()}/../../home/x.parquet")
+    commit_by_hand(loaded(both.analyst), HandwrittenManifest([named], _DELETES))
+    beside = tmp_path / "copies" / "home"
+    beside.mkdir(parents=True)
+
+    with pytest.raises(ConfigurationError, match="goes up, or nowhere, in its path"):
+        m.relocate(loaded(both.payroll), f"file://{tmp_path}/copies/a/copy")
+
+    assert list(beside.iterdir()) == []
 
 
 @pytest.mark.parametrize(

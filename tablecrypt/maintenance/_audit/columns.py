@@ -42,6 +42,7 @@ from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import ConfigurationError, FormatError, KeyIdChangedError, KeyNotFoundError, TablecryptError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.keys.column_keys import ColumnPolicy, ProtectedColumn, key_id_in
+from tablecrypt.keys.column_lookup import is_under_another_key
 from tablecrypt.keys.key_ring import EncryptedKey
 from tablecrypt.keys.nested_columns import name_or_id
 from tablecrypt.maintenance._audit.findings import AuditedColumnKek, Finding, FindingKind
@@ -314,6 +315,7 @@ def _hidden_column_findings(
     missing: defaultdict[int, list[str]] = defaultdict(list)
     unnamed: defaultdict[int, list[str]] = defaultdict(list)
     former: defaultdict[int, list[str]] = defaultdict(list)
+    under_former: defaultdict[int, list[str]] = defaultdict(list)
 
     for location, found in columns.items():
         for field_id, ids in found.hidden_columns.items():
@@ -325,6 +327,8 @@ def _hidden_column_findings(
                 unnamed[field_id].append(location)
             elif field_id not in policy.columns:
                 former[field_id].append(location)
+            elif any(is_under_another_key(ring, key_id, policy.columns[field_id]) for key_id in ids):
+                under_former[field_id].append(location)
 
             if any(key_id not in ring for key_id in ids):
                 missing[field_id].append(location)
@@ -332,6 +336,7 @@ def _hidden_column_findings(
     for kind, by_column, what in (
         (FindingKind.COLUMN_POLICY_CHANGED, unnamed, "it under a key of its own, and the table's properties do not name the column"),
         (FindingKind.COLUMN_KEY_MISSING, missing, "it under a column key that encryption-keys lacks"),
+        (FindingKind.COLUMN_UNDER_FORMER_KEY, under_former, "it under a former master key"),
         (FindingKind.COLUMN_FORMERLY_PROTECTED, former, "it under a key of its own, although it is no longer protected"),
     ):
         for field_id, places in by_column.items():

@@ -114,6 +114,11 @@ class FindingKind(Enum):
         "Protected column whose key is gone",
         "If it was shredded, drop the column. Otherwise restore the entry from an older metadata file.",
     )
+    COLUMN_UNDER_FORMER_KEY = (
+        Severity.WARNING,
+        "Protected column under a former master key in some files",
+        "Reencrypt the table, then shred the snapshots that have the old files, with replace_heads: until then its users open them.",
+    )
     COLUMN_GUARD_CHANGED = (
         Severity.WARNING,
         "Nothing keeps Iceberg Java from writing a protected column",

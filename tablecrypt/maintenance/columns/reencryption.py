@@ -50,6 +50,7 @@ from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.files.raw_output import RawContent
 from tablecrypt.keys.column_key_ring import ColumnKeyMaker
 from tablecrypt.keys.column_keys import COLUMN_PREFIX, ColumnKeys, ColumnMask, ColumnPolicy, ProtectedColumn, key_id_in
+from tablecrypt.keys.column_lookup import is_under_another_key
 from tablecrypt.keys.key_ring import EncryptedKey, KeyRing
 from tablecrypt.maintenance._file_rewrite import (
     CarriedOverColumns,
@@ -143,7 +144,7 @@ class ProtectedFiles(FilesToReencrypt):
 
     def conforms(self, location: str) -> bool:
         found = self._footers.get(location)
-        return location not in self.shown and (found is None or self._conforms(found))
+        return location not in self.shown and (found is None or (self._conforms(found) and not self._has_former_key(found)))
 
     def refuse_masks(self, files: Mapping[str, DataFile], sequence_numbers: Mapping[str, int | None]) -> None:
         footers = {location: found for location, found in self._footers.items() if location in files}
@@ -251,6 +252,12 @@ class ProtectedFiles(FilesToReencrypt):
         """Whether a file that an earlier run has written conforms, under column keys that the metadata has."""
         known = {entry.key_id for entry in self._metadata.key_ring.column_keys}
         return self._conforms(found) and all(key_id_in(stored) in known for _, stored in found.keys if stored)
+
+    def _has_former_key(self, found: StoredHiddenColumns) -> bool:
+        """Whether a column of a file is under another master key than the properties say now."""
+        ring, columns = self._metadata.key_ring, self.policy.columns
+        named = ((columns[field_id], key_id_in(stored)) for field_id, stored in found.keys if stored and field_id in columns)
+        return any(is_under_another_key(ring, key_id, column) for column, key_id in named)
 
     def _conforms(self, found: StoredHiddenColumns) -> bool:
         return conforms(found, self.policy, self._dropped(found))

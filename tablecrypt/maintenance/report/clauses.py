@@ -134,6 +134,7 @@ CLAUSES: Final = (
         _Kind.COLUMN_MASKS_AS_VALUES,
         _Kind.COLUMN_POLICY_CHANGED,
         _Kind.COLUMN_KEY_MISSING,
+        _Kind.COLUMN_UNDER_FORMER_KEY,
         _Kind.COLUMN_GUARD_CHANGED,
         _Kind.COLUMN_FORMERLY_PROTECTED,
     ),
