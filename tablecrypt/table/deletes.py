@@ -35,6 +35,8 @@ import json
 import struct
 import uuid
 import zlib
+from array import array
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from threading import Lock
@@ -129,12 +131,6 @@ class DeletedPositions:
 
     def __init__(self, positions: npt.NDArray[np.int64]) -> None:
         self._positions = positions
-
-    @classmethod
-    def of_arrow(cls, parts: Iterable[pa.ChunkedArray]) -> DeletedPositions:
-        """Merge positions (int64) in any order, with repetitions."""
-        merged = pa.chunked_array([chunk for part in parts for chunk in part.chunks], type=pa.int64())
-        return cls(np.unique(merged.to_numpy()))
 
     def __len__(self) -> int:
         return len(self._positions)
@@ -441,21 +437,20 @@ class DeleteReader:
     def positions_of(self, task: FileScanTask) -> DeletedPositions | None:
         """Return which rows of a task's data file are deleted by position; None where nothing deletes them so."""
         positions: DeletedPositions | None = None
-        parts: list[pa.ChunkedArray] = []
+        marked = BitMap64()
         for file in task.delete_files:
             if is_deletion_vector(file):
                 positions = self._vectors.positions(EncryptedDataFile.of(file), task.file.record_count)
             elif file.content == DataFileContent.POSITION_DELETES:
-                parts.extend(self._once(file, self._read_position_deletes).get(task.file.file_path, ()))
+                marked |= self._once(file, self._read_position_deletes).get(task.file.file_path, BitMap64())
 
         # The writer of a vector took over what position deletes said (table spec, "Deletion Vectors"), so these do not count beside it.
-        if positions is None and parts:
-            positions = DeletedPositions.of_arrow(parts)
+        last = positions.last() if positions is not None else marked.max() if marked else -1
         # Such deletes were made for another file: what else they name would take the wrong rows.
-        if positions is not None and positions.last() >= task.file.record_count:
-            raise FormatError(f"{task.file.file_path}: has {task.file.record_count} rows, but its deletes name position {positions.last()}")
+        if last >= task.file.record_count:
+            raise FormatError(f"{task.file.file_path}: has {task.file.record_count} rows, but its deletes name position {last}")
 
-        return positions
+        return _expanded(marked) if positions is None and marked else positions
 
     def equality_fields_of(self, task: FileScanTask) -> Schema:
         """Return the columns that a task's equality deletes compare, of the table's schema."""
@@ -472,27 +467,20 @@ class DeleteReader:
             known = self._read.setdefault(file.file_path, _Once())
         return known.get(lambda: read(file))
 
-    def _read_position_deletes(self, file: DataFile) -> dict[str, list[pa.ChunkedArray]]:
+    def _read_position_deletes(self, file: DataFile) -> Mapping[str, BitMap64]:
+        # Of a batch only the bits are kept: a small file may hold a path, and a position, millions of times.
+        marked: defaultdict[str, BitMap64] = defaultdict(BitMap64)
         with opened_file(self._io, file) as opened:
-            path, position = position_delete_columns(opened.schema, file.file_path)
-            batches = list(opened.batches(ReadRequest([path, position])))
-        if not batches:
-            return {}
+            columns = position_delete_columns(opened.schema, file.file_path)
+            for batch in opened.batches(ReadRequest(list(columns), read_ahead=0)):
+                rows = batch.rename_columns(["path", "position"])
+                # Which row it means cannot be known, and no row that is gone may come back.
+                if rows.column("position").null_count:
+                    raise FormatError(f"{file.file_path}: this position delete file has a row without a position")
+                for path, positions in _by_path(rows):
+                    marked[path] |= BitMap64(array("Q", positions.cast(pa.int64()).to_numpy().tobytes()))
 
-        rows = pa.Table.from_batches(batches).rename_columns(["path", "position"])
-        # Which row it means cannot be known, and no row that is gone may come back.
-        if rows.column("position").null_count:
-            raise FormatError(f"{file.file_path}: this position delete file has a row without a position")
-        paths = pc.unique(rows.column("path"))
-        if len(paths) == 1:
-            return {paths[0].as_py(): [rows.column("position")]}
-
-        by_path = rows.group_by("path").aggregate([("position", "list")])
-
-        return {
-            each.as_py(): [pa.chunked_array([positions.values])]
-            for each, positions in zip(by_path.column("path"), by_path.column("position_list"), strict=True)
-        }
+        return marked
 
     def _read_equality_deletes(self, file: DataFile) -> EqualityDelete:
         names = tuple(field.name for field in equality_fields(file, self._table_metadata.schema()).fields)
@@ -559,6 +547,16 @@ class _Once:
             if not self._values:
                 self._values.append(make())
             return cast("T", self._values[0])
+
+
+def _by_path(rows: pa.RecordBatch) -> Iterator[tuple[str, pa.Array]]:
+    paths = pc.unique(rows.column("path"))
+    if len(paths) == 1:
+        yield paths[0].as_py(), rows.column("position")
+        return
+    grouped = pa.Table.from_batches([rows]).group_by("path").aggregate([("position", "list")])
+    for path, positions in zip(grouped.column("path"), grouped.column("position_list"), strict=True):
+        yield path.as_py(), positions.values
 
 
 def _concatenated(batches: Iterable[pa.RecordBatch], names: tuple[str, ...]) -> pa.Table:

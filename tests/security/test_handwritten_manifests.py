@@ -28,6 +28,7 @@ from tests.maintenance.test_erase import FILTER, PERSON, check_nothing_is_left, 
 from tests.support.handwritten_manifests import HandwrittenManifest, commit_by_hand, named_otherwise
 from tests.support.listeners import stopping
 from tests.support.manifests import new_key
+from tests.support.peak_memory import measured
 from tests.support.protected_tables import Clients, declare, loaded, persons, protected_table
 from tests.support.table_files import TableFiles
 from tests.support.tables import current_snapshot, data_files, folder_of, path_of
@@ -93,6 +94,21 @@ def test_a_file_that_an_old_snapshot_names_by_another_spelling_stays(
 
     assert path_of(needed.file_path).exists()
     assert loaded(both.payroll).scan("id > 10").count() == 2
+
+
+def test_a_small_delete_file_that_names_a_row_millions_of_times_takes_no_memory_for_each(both: Clients, tmp_path: Path) -> None:
+    table = protected_table(both.payroll, appends=[persons(1, 2)])
+    [file] = data_files(table)
+    deletes = TableFiles(folder_of(table), table.schema()).position_deletes([(file.file_path, 0)] * 3_000_000)
+    assert deletes.file_size_in_bytes < 500_000
+    commit_by_hand(loaded(both.analyst), HandwrittenManifest([deletes], _DELETES))
+    table.refresh()
+
+    def read() -> None:
+        assert table.scan().to_arrow()["id"].to_pylist() == [2]
+
+    outcome = measured(read, tmp_path / "peak")
+    assert (outcome.error, outcome.peak < 150_000_000) == (None, True), outcome
 
 
 def test_a_delete_file_whose_name_goes_up_is_not_written_outside_of_the_copy(both: Clients, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from uuid import UUID
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -258,9 +259,8 @@ def test_no_bytes_make_the_parser_fail_in_another_way(data: bytes, framed: bool)
 
 @given(st.sets(st.integers(0, 50)), st.lists(st.integers(0, 50), unique=True).map(sorted))
 def test_live_rows_are_those_whose_position_is_not_deleted(deleted: set[int], bounds: list[int]) -> None:
-    positions = [pa.chunked_array([pa.array(sorted(deleted), pa.int64())]), pa.chunked_array([pa.array(list(deleted)[:2], pa.int64())])]
     parts = [range(start, end) for start, end in zip(bounds[::2], bounds[1::2], strict=False)]
-    mask = DeletedPositions.of_arrow(positions).live(parts)
+    mask = DeletedPositions(np.array(sorted(deleted), np.int64)).live(parts)
     expected = [position not in deleted for part in parts for position in part]
     assert expected == ([True] * len(expected) if mask is None else mask.to_pylist())
     # Without a mask the rows are not copied, so there is one only where a row is deleted.
