@@ -26,7 +26,6 @@ import posixpath
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 from typing import Final, Protocol, TypeAlias
 from urllib.parse import unquote
 
@@ -268,8 +267,8 @@ def place_of(location: str) -> Place:
     return store, authority, posixpath.normpath(f"/{unquote(path)}").lstrip("/")
 
 
-@lru_cache(maxsize=4096)
 def _real_folder(folder: str) -> str:
+    # Asked anew each time, 20 µs: a link may lead elsewhere by now, and what was needed by its old target would go.
     try:
         return os.path.realpath(folder)
     except ValueError:
