@@ -18,7 +18,7 @@ from pyiceberg.expressions import AlwaysFalse, BooleanExpression
 from pyiceberg.expressions.visitors import bind, extract_field_ids
 from pyiceberg.manifest import DataFile, ManifestContent
 from pyiceberg.schema import Schema
-from pyiceberg.table import ALWAYS_TRUE, StagedTable, TableProperties, Transaction, UpsertResult
+from pyiceberg.table import ALWAYS_TRUE, StagedTable, Table, TableProperties, Transaction, UpsertResult
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.snapshots import Operation
@@ -57,6 +57,7 @@ from tablecrypt.table.protection.declaration import (
     declared_by_removal,
     declared_by_schema,
     declared_by_update,
+    log_unreached,
 )
 from tablecrypt.table.protection.declaring import declaration_updates, first_declarations
 from tablecrypt.table.protection.exposed_values import check_deletes
@@ -93,6 +94,14 @@ class EncryptedTransaction(TransactionAdapter):
     def table_io(self) -> TableFileIO:
         """The table's fail-closed FileIO with its encryption manager."""
         return cast("TableFileIO", self.table.io)
+
+    def commit_transaction(self) -> Table:
+        """Commit, and log what a change of protection does not reach."""
+        before = self.table.metadata
+        committed = super().commit_transaction()
+        if committed.metadata.properties != before.properties:
+            log_unreached(before, committed.metadata.properties)
+        return committed
 
     def update_snapshot(
         self, snapshot_properties: dict[str, str] = EMPTY_DICT, branch: str | None = MAIN_BRANCH

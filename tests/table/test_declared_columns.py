@@ -16,7 +16,7 @@ from pyiceberg.table.update import AddPartitionSpecUpdate, RemovePropertiesUpdat
 from pyiceberg.transforms import BucketTransform, IdentityTransform
 from pyiceberg.types import LongType, NestedField, StringType, StructType
 
-from tablecrypt.errors import ConfigurationError, KeyIdChangedError
+from tablecrypt.errors import ConfigurationError, KeyIdChangedError, KeyNotFoundError
 from tablecrypt.kms.memory import MemoryKeyManagementClient
 from tablecrypt.table.protection.policy import policy_of
 from tablecrypt.table.protection.write_barrier import WRITE_BARRIER, changed_barrier
@@ -311,6 +311,18 @@ def test_a_declaration_says_what_it_does_not_reach(both: Clients, caplog: pytest
         declare(plain, {"encryption.column-keys": f"{COLUMN_KEY}: ssn"})
     assert "the protection of ssn changes for files that are written from now on. 2 data files of the current snapshot" in caplog.text
     assert "reencrypt brings the current ones in line" in caplog.text
+
+
+def test_a_declaration_that_is_refused_says_nothing_of_files(both: Clients, caplog: pytest.LogCaptureFixture) -> None:
+    by_id = PartitionSpec(PartitionField(1, 1000, IdentityTransform(), "id"))
+    plain = new_table(both.payroll, "db.refused", PEOPLE_SCHEMA, partitioned_by=by_id, properties={"encryption.key-id": TABLE_KEY})
+    plain.append(pa.table({"id": [1], "ssn": ["1"]}))
+    with caplog.at_level(logging.WARNING):
+        with pytest.raises(KeyNotFoundError):
+            declare(plain, {"encryption.column-keys": "nobody: ssn"})
+        with pytest.raises(ConfigurationError, match="partition"):
+            declare(plain, {"encryption.column-keys": f"{COLUMN_KEY}: id, ssn"})
+    assert "changes for files that are written from now on" not in caplog.text
 
 
 def test_an_unknown_mask_of_a_column_with_dots_in_its_name_is_found_by_the_whole_name(both: Clients) -> None:

@@ -156,10 +156,7 @@ def declared_by_update(metadata: TableMetadata, updates: Mapping[str, Any], of_c
 
     tags = tags_of(of_catalog, {**metadata.properties, **given})
     _check_tags(metadata, of_catalog, given)
-    declaration = _declared(metadata.properties, given, metadata.schema(), _last_sequence_number(metadata), tags)
-    _log_unreached(metadata, ColumnPolicy.from_properties({**_without(metadata.properties, declaration.removals), **declaration.updates}))
-
-    return declaration
+    return _declared(metadata.properties, given, metadata.schema(), _last_sequence_number(metadata), tags)
 
 
 def _check_tags(metadata: TableMetadata, of_catalog: Mapping[str, Any], given: Mapping[str, str] = NOTHING) -> None:
@@ -192,8 +189,6 @@ def declared_by_schema(metadata: TableMetadata, of_catalog: Mapping[str, Any], b
     if not is_tagged:
         barrier = {name: value for name, value in declared.items() if name.startswith(METRICS_PREFIX) and name not in metadata.properties}
         return {**barrier, **returned}
-
-    _log_unreached(metadata, ColumnPolicy.from_properties({**metadata.properties, **declared}))
 
     return {name: value for name, value in declared.items() if metadata.properties.get(name) != value}
 
@@ -393,21 +388,29 @@ def _was_protected(name: str, earlier: ColumnPolicy, schema: Schema) -> bool:
     return name in from_barrier
 
 
-def _without(properties: Mapping[str, Any], removals: Iterable[str]) -> dict[str, Any]:
-    gone = set(removals)
-    return {name: value for name, value in properties.items() if name not in gone}
+def log_unreached(metadata: TableMetadata, properties: Mapping[str, str]) -> None:
+    """Log which files a change of protection does not reach, once it is committed.
 
-
-def _log_unreached(metadata: TableMetadata, policy: ColumnPolicy) -> None:
-    earlier = ColumnPolicy.from_properties(metadata.properties)
-    if not metadata.snapshots or policy == earlier:
+    Args:
+        metadata: the table's before.
+        properties: the table's since.
+    """
+    try:
+        earlier, policy = ColumnPolicy.from_properties(metadata.properties), ColumnPolicy.from_properties(properties)
+    except ConfigurationError:
+        # The commit stands. Readers and writers refuse what cannot be read here, or the commit has repaired it.
+        return
+    before, now = ({field_id: (each.column_key_id, each.mask) for field_id, each in of.columns.items()} for of in (earlier, policy))
+    if not metadata.snapshots or before == now:
         return
 
     schema = metadata.schema()
-    changed = {
-        field_id for field_id in {*policy.columns, *earlier.columns} if policy.columns.get(field_id) != earlier.columns.get(field_id)
-    }
+    changed = {field_id for field_id in {*before, *now} if before.get(field_id) != now.get(field_id)}
     names = sorted(name for name in map(schema.find_column_name, changed) if name is not None)
+    # Of a new column no file has values.
+    if not names:
+        return
+
     current = metadata.current_snapshot()
     files = (
         current.summary.additional_properties.get("total-data-files", "?") if current is not None and current.summary is not None else "0"
@@ -415,7 +418,7 @@ def _log_unreached(metadata: TableMetadata, policy: ColumnPolicy) -> None:
     logger.warning(
         "%s: the protection of %s changes for files that are written from now on. %s data files of the current snapshot and those of %d "
         "earlier ones stay as they are: reencrypt brings the current ones in line, shredding the snapshots ends the others",
-        *(metadata.location, ", ".join(names) or "no column", files, len(metadata.snapshots) - (current is not None)),
+        *(metadata.location, ", ".join(names), files, len(metadata.snapshots) - (current is not None)),
     )
 
     if shown := ShownPartitions.of(metadata.model_copy(update={"properties": {**metadata.properties, **policy.to_properties()}})):
