@@ -6,10 +6,11 @@ storage may have written them. What they name is deleted only if
     it lies below a folder of the table    those in the pin, or what the caller names. Metadata that is seen for the first time says only
                                            where its own folder metadata lies: `names_location`
     it is named as such a file is          data.parquet, x.avro, x.orc, x.puffin, x.stats, x.metadata.json, a journal or record of ours
-    its spelling has one meaning           no "..", ".", "//", percent-encoded slash or dot segment, "?", "#", "*", control character
+    its spelling has one meaning           no "..", ".", "//" in a bucket, percent-encoded slash or dot segment, "?", "#", "*", control
+                                           character
     links do not lead out of the folder    on a local disk, the real folder of the file is below the real folder of the table
     no other table lies around it          nearer than the table's own location (table/other_tables.py)
-    nobody else needs it                   no live share of the table names it (table/shares.py)
+    nobody else needs it                   no live share of the table names it (table/shares.py), by whatever spelling: `place_of`
 
 A file that is written over must be no link itself either: the bytes would go where it leads. To delete a link harms nothing there.
 
@@ -33,7 +34,7 @@ from tablecrypt.arguments import check_text, names_of
 from tablecrypt.errors import ConfigurationError, DeletionRefusedError
 from tablecrypt.files.raw_output import operation_of_journal
 
-Place: TypeAlias = tuple[str, str, str]
+FilePlace: TypeAlias = tuple[str, str, str]
 """The store, the bucket or host, and the path, as `place_of` gives them."""
 
 LOCAL: Final = "file"
@@ -127,7 +128,7 @@ class DeletionScope:
 
     folders: tuple[str, ...] = ()
     named: tuple[str, ...] = field(default=())
-    kept: Mapping[Place, str] = field(default_factory=dict, compare=False, repr=False)
+    kept: Mapping[FilePlace, str] = field(default_factory=dict, compare=False, repr=False)
     owners: FileOwners | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -248,7 +249,7 @@ def store_of(scheme: str) -> str:
     return _SAME_STORE.get(scheme, scheme)
 
 
-def place_of(location: str) -> Place:
+def place_of(location: str) -> FilePlace:
     """Return what is the same for all spellings of one location: its store, its bucket or host, and its path.
 
         s3a://b/k, s3n://b/k, s3://b//k, s3://b/./k, s3://b/x/../k     one place

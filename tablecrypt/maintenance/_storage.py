@@ -250,8 +250,9 @@ def older_metadata(table: EncryptedTable, known: Iterable[str] = ()) -> Iterator
     yield from read_logged()
 
     for location in _listed(table):
-        if place_of(location) not in seen:
-            seen.add(place_of(location))
+        place = place_of(location)
+        if place not in seen:
+            seen.add(place)
             yield from read(location, is_logged=False)
             yield from read_logged()
 

@@ -55,7 +55,7 @@ from pyiceberg.table.metadata import TableMetadata
 from tablecrypt._parsed_json import ParsedJson
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import ConfigurationError, FormatError, KmsError, SharedFilesError, ShareRecordError, TablecryptError
-from tablecrypt.files.deletion import SHARE_RECORDS, Place, is_share_record_name, place_of, unusable_location
+from tablecrypt.files.deletion import SHARE_RECORDS, FilePlace, is_share_record_name, place_of, unusable_location
 from tablecrypt.files.encrypting_file_io import WrappedFileKey, encrypting_io, read_wrapped, write_wrapped
 from tablecrypt.keys.key_ring import EncryptedKey
 from tablecrypt.keys.manager import EncryptionManager
@@ -452,7 +452,7 @@ class SharedFiles:
         found = {record: files for record, files in self.shares.items() if any(each.field_id == field_id for each in record.all_columns)}
         return replace(self, shares=found)
 
-    def _only(self, is_wanted: Callable[[Place], bool]) -> SharedFiles:
+    def _only(self, is_wanted: Callable[[FilePlace], bool]) -> SharedFiles:
         found = {record: sum(is_wanted(place_of(each)) for each in record.all_files) for record in self.shares}
         return replace(self, shares={record: files for record, files in found.items() if files})
 

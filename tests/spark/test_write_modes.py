@@ -151,11 +151,12 @@ def test_keys_that_do_not_name_one_row_fail_the_merge_and_leave_no_file(
 
 @pytest.mark.parametrize("mode", ["append", "overwrite", "merge"])
 def test_text_that_is_not_utf_8_is_refused_and_leaves_no_file(spark: SparkSession, lake: Lake, write: Any, mode: str) -> None:
+    from pyspark.errors import PythonException
+
     table = lake.catalog.create_table("db.rows", REGION_SCHEMA, properties=KEY)
     write(frame(spark, 0, 10))
     files = sorted(lake.warehouse.rglob("*.parquet"))
     keys = {"keys": ["id"]} if mode == "merge" else {}
-    from pyspark.errors import PythonException
 
     with pytest.raises(PythonException, match="FormatError: column 'note': text of the rows is not UTF-8"):
         write(spark.sql("SELECT 3L AS id, 'r0' AS region, cast(X'FF' AS string) AS note"), mode, **keys)

@@ -40,7 +40,7 @@ from tablecrypt import properties as names
 from tablecrypt._parsed_json import ParsedJson
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import ConfigurationError, FormatError, KeyIdChangedError, KmsAccessDeniedError, KmsError, TablecryptError
-from tablecrypt.files.deletion import DeletionScope, Place, place_of
+from tablecrypt.files.deletion import DeletionScope, FilePlace, place_of
 from tablecrypt.files.encrypting_file_io import store_io
 from tablecrypt.files.raw_output import ENCRYPTION_KEYS, JOURNAL_KEYS, TABLE_METADATA_SUFFIXES, are_wrapped_keys, operation_of_journal
 from tablecrypt.files.stores import StoredFile, stored_files
@@ -283,7 +283,7 @@ def _key_length(manager: EncryptionManager, kek: EncryptedKey) -> int | None:
 class Folder:
     """What was listed: every file by the place it is at, and why nothing could be listed, if so."""
 
-    files: dict[Place, StoredFile] = field(default_factory=dict)
+    files: dict[FilePlace, StoredFile] = field(default_factory=dict)
     problem: str | None = None
 
     def at(self, location: str) -> StoredFile | None:

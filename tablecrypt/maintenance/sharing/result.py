@@ -65,16 +65,15 @@ class Shared(OperationResult):
 
     def summary(self) -> str:
         """Return what was done in one sentence."""
-        files = f"{counted(self.files, 'file', 'files')} of {self.table}"
+        files, size = f"{counted(self.files, 'file', 'files')} of {self.table}", bytes_shown(self.bytes)
         if self.rewritten:
-            again = counted(self.rewritten, "more file", "more files")
-            files = f"{files} ({bytes_shown(self.bytes)}), and matching rows of {again} written once,"
+            given = f"{files} ({size}), and matching rows of {counted(self.rewritten, 'more file', 'more files')} written once,"
         else:
-            files = f"{files} ({counted(self.rows, 'row', 'rows')}, {bytes_shown(self.bytes)})"
+            given = f"{files} ({counted(self.rows, 'row', 'rows')}, {size})"
 
         # An update of a share that has all writes nothing.
         did = "Still shares" if not self.dry_run and not self.written_bytes else self._did("Shared", "Would share")
-        return f"{did} {files} with {self.to_key_id} at {self.location}."
+        return f"{did} {given} with {self.to_key_id} at {self.location}."
 
 
 def storage_policy(objects: Iterable[str], folder: str) -> str:
