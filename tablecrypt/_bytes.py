@@ -8,15 +8,17 @@ Thrift, protobuf, Avro and this package's own messages are made of these.
 
 Raises FormatError for bytes that end early or are no such number.
 
-Of open files: `length_of`, `read_up_to`, `write_all`.
+Of open files: `length_of`, `read_up_to`, `write_all`. Of a small file of this machine: `small_content`.
 """
 
 from __future__ import annotations
 
+import errno
 import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
 from io import SEEK_END
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from tablecrypt._store_errors import reraise_naming
@@ -170,6 +172,19 @@ def read_up_to(file: Any, offset: int, length: int, location: str) -> bytes:
     except OSError as error:
         reraise_naming(error, location)
     return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+
+def small_content(path: Path, most: int) -> bytes:
+    """Return all of a file of this machine that holds settings, keys or a result.
+
+    Raises:
+        OSError: it cannot be read, or has more than `most` bytes: a device never ends.
+    """
+    with path.open("rb") as file:
+        content = file.read(most + 1)
+    if len(content) > most:
+        raise OSError(errno.EFBIG, f"it is longer than {most} bytes", str(path))
+    return content
 
 
 def write_all(file: Any, data: bytes | bytearray | memoryview) -> None:

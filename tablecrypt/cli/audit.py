@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from tablecrypt._atomic_file import check_folder_of, named_file
+from tablecrypt._bytes import small_content
 from tablecrypt.arguments import check_name_parts
 from tablecrypt.cli._framework import Chosen, check_replaced, end_with_found, run_on
 from tablecrypt.cli._output import progress_shown, say, show
@@ -20,6 +21,7 @@ from tablecrypt.printable import bytes_shown, counted, local_moment, share_shown
 if TYPE_CHECKING:
     from tablecrypt.maintenance import Audit, AuditChanges, Check, CheckUp, TableAudit, Verified
 
+_MOST_BYTES: Final = 1024 * 1024 * 1024
 _BEGINS_A_PAGE: Final = b"<!doctype html>"
 
 
@@ -90,9 +92,11 @@ def _check_bundle(bundle_file: Path | None, force: bool) -> None:
 
 def _text_of(file: Path) -> str:
     try:
-        return file.read_text(encoding="utf-8")
+        return small_content(file, _MOST_BYTES).decode("utf-8")
     except UnicodeDecodeError as wrong:
         raise ConfigurationError(f"--since {file} is not the JSON of an audit: it is not UTF-8") from wrong
+    except OSError as error:
+        raise ConfigurationError(f"--since {file} cannot be read: {error.strerror}") from error
 
 
 def _print_audit(found: Audit, changes: AuditChanges | None) -> None:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from tablecrypt import _magics as magics
+from tablecrypt._bytes import small_content
 from tablecrypt._parsed_json import ParsedJson, problem_of
 from tablecrypt.cli._framework import FilePath, refuse_blank
 from tablecrypt.errors import ConfigurationError, FormatError, KeyIdChangedError
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 
 VERSION: Final = 1
 SUFFIX: Final = ".key.json"
+_MOST_BYTES: Final = 1024 * 1024
 
 
 def key_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -165,11 +167,13 @@ def read_key(keys: EncryptionManager, path: Path) -> StandardKeyMetadata:
     from tablecrypt.keys.key_ring import EncryptedKey, KeyRing
 
     try:
-        content = ParsedJson(path.read_bytes()).document
+        content = ParsedJson(small_content(path, _MOST_BYTES)).document
     except FileNotFoundError:
         raise ConfigurationError(
             f"the file's key does not exist: {path}; encrypt-file leaves it beside each file that it encrypts"
         ) from None
+    except OSError as error:
+        raise ConfigurationError(f"the file's key {path} cannot be read: {error.strerror}") from error
     except ValueError as error:
         raise FormatError(f"{path}: is not JSON: {error}") from error
 

@@ -32,6 +32,7 @@ from typing import Annotated, Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
+from tablecrypt._bytes import small_content
 from tablecrypt._parsed_json import problem_of
 from tablecrypt.errors import ConfigurationError
 
@@ -141,16 +142,9 @@ class AllowListFile:
 
 def _content(path: Path) -> bytes:
     try:
-        with path.open("rb") as file:
-            # One byte over the limit is enough to refuse a longer file without reading it.
-            content = file.read(_MAX_BYTES + 1)
+        return small_content(path, _MAX_BYTES)
     except OSError as error:
         raise ConfigurationError(f"the allow list {path} cannot be read ({error.strerror})") from error
-
-    if len(content) > _MAX_BYTES:
-        raise ConfigurationError(f"the allow list {path} is longer than {_MAX_BYTES} bytes")
-
-    return content
 
 
 def _allow_list(path: Path, content: bytes, parse: Callable[[str], dict[str, Any]]) -> AllowList:

@@ -22,6 +22,7 @@ or version that is not there, AuthenticationError for changed entries, and what 
 
 from __future__ import annotations
 
+import errno
 import re
 import secrets
 from base64 import urlsafe_b64encode
@@ -32,6 +33,7 @@ from typing import Final, Literal
 
 from pydantic import Base64UrlBytes, BaseModel, ConfigDict, Field, ValidationError
 
+from tablecrypt._bytes import small_content
 from tablecrypt._parsed_json import problem_of
 from tablecrypt.crypto.aes_gcm import NONCE_LENGTH, AesGcm
 from tablecrypt.crypto.secret import Secret
@@ -177,13 +179,11 @@ def _aad(name: str, version: int, length: int) -> bytes:
 
 def _read(path: Path) -> _Document:
     try:
-        with path.open("rb") as file:
-            content = file.read(_MAX_BYTES + 1)
+        content = small_content(path, _MAX_BYTES)
     except OSError as error:
+        if error.errno == errno.EFBIG:
+            raise FormatError(f"the key file {path}: {error.strerror}") from error
         raise ConfigurationError(f"the key file {path} cannot be read ({error.strerror}): tablecrypt hadoop-kms-key makes one") from error
-
-    if len(content) > _MAX_BYTES:
-        raise FormatError(f"the key file {path} is longer than {_MAX_BYTES} bytes")
 
     try:
         document = _Document.model_validate_json(content)

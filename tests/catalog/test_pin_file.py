@@ -224,6 +224,13 @@ def test_a_stored_file_of_format_4_is_read_and_learns_until_when_former_keys_cou
         remember(pins, replace(seen, columns={**seen.columns, 2: replace(seen.columns[2], former_until=2)}), place)
 
 
+def test_a_device_in_its_place_is_not_read_without_end(pins: PinFile, path: Path) -> None:
+    path.parent.mkdir()
+    path.symlink_to("/dev/zero")
+    with pytest.raises(ConfigurationError, match=r"pins\.json cannot be read: it is longer than 1073741824 bytes"):
+        pins.recall_all()
+
+
 @pytest.mark.parametrize(
     "field", ["table-uuid", "encryption.key-id", "last-sequence-number", "metadata-hash", "kek-hashes", "heads", "retired-keks"]
 )

@@ -278,6 +278,9 @@ CALLS: Final[list[tuple[tuple[str, ...], str]]] = [
     ((*PROD, "cat", "db.orders", "--limit", "99999999999999999999"), "99999999999999999999 is not in the range 0<=x<=9223372036854775807"),
     ((*PROD, "accept", "\udcff", *ACCEPT), "a location holds half of a surrogate pair"),
     ((*PROD, "verify", "db.orders", "--resume-from", "no/such/state"), "no/such/state: there is no folder {home}/no/such"),
+    # devices, which have no end
+    ((*PROD, "verify", "db.orders", "--resume-from", "/dev/zero"), "/dev/zero is a device or a pipe, which cannot be continued from"),
+    ((*PROD, "audit", "db.orders", "--since", "/dev/zero"), "--since /dev/zero cannot be read: it is longer than 1073741824 bytes"),
     ((*PROD, "-p", "encryption.pins={home}", "cat", "db.orders"), "the pin file {home} cannot be read: Is a directory"),
     (
         (*PROD, "-p", "encryption.pins=/proc/no/pins.json", "cat", "db.orders"),

@@ -226,6 +226,13 @@ def test_a_state_file_without_room_for_its_first_line_is_not_left(table: Table, 
     assert verify(table, resume_from=state).is_good
 
 
+def test_a_state_file_under_a_link_that_leads_nowhere_leaves_nothing(table: Table, tmp_path: Path) -> None:
+    (tmp_path / "state").symlink_to(tmp_path / "elsewhere")
+
+    assert verify(table, resume_from=tmp_path / "state").is_good
+    assert not (tmp_path / "elsewhere").exists()
+
+
 def test_a_forged_note_is_not_believed(table: Table, tmp_path: Path, interrupted_at_the_end: Callable[[], Path]) -> None:
     target = a_file(table, FileKind.DATA)
     flip(path_of(target.location), 60)

@@ -44,6 +44,7 @@ from pyiceberg.typedef import Identifier, Properties
 
 from tablecrypt import properties
 from tablecrypt._atomic_file import atomic_file
+from tablecrypt._bytes import small_content
 from tablecrypt._parsed_json import problem_of
 from tablecrypt.arguments import file_path
 from tablecrypt.errors import (
@@ -66,6 +67,8 @@ Place = tuple[str, tuple[str, ...]]
 """A catalog's name and a table identifier in it."""
 LOCK_TIMEOUT_S: Final = 10.0
 logger = logging.getLogger(__name__)
+_MOST_BYTES: Final = 1024 * 1024 * 1024
+"""Of a pin file: some 1,000 bytes a table."""
 _LOCK_POLL_S: Final = 0.01
 
 
@@ -410,7 +413,7 @@ class PinFile:
 
     def _read(self) -> dict[Place, TableVersion]:
         try:
-            content = self.path.read_bytes()
+            content = small_content(self.path, _MOST_BYTES)
         except FileNotFoundError:
             return {}
         except OSError as error:

@@ -363,13 +363,17 @@ class VerifyState:
     """The state file at `path` of one table's run; made with mode 0600 where there is none."""
 
     def __init__(self, path: Path, table_uuid: str) -> None:
-        self._path = path
+        # What a link leads to: it is made and removed, and the link stays.
+        self._path = Path(os.path.realpath(path))
         self._uuid = table_uuid
         self._lines: dict[str, tuple[_Line, bytes]] = {}
         if path.is_dir():
             raise ConfigurationError(f"{path} is a folder: name a file")
-        check_folder_of(path)
+        check_folder_of(self._path)
 
+        # A device has no end to read to, and is not to be removed.
+        if path.exists() and not path.is_file():
+            raise ConfigurationError(f"{path} is a device or a pipe, which cannot be continued from: name a file")
         if path.exists():
             self._read()
         else:

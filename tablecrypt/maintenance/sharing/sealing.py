@@ -30,6 +30,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X
 from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, MLKEM768X25519PrivateKey, MLKEM768X25519PublicKey, Suite
 
 from tablecrypt._atomic_file import atomic_file, check_folder_of
+from tablecrypt._bytes import small_content
 from tablecrypt._parsed_json import ParsedJson
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import AuthenticationError, ConfigurationError
@@ -40,6 +41,7 @@ _FORMAT: Final = "tablecrypt-share-key"
 _VERSION: Final = 1
 _PRIVATE: Final = (64, 32)
 _PUBLIC: Final = (1184, 32)
+_MOST_BYTES: Final = 1024 * 1024
 _FINGERPRINT_DIGITS: Final = 32
 
 
@@ -152,7 +154,7 @@ def _halves(encoded: bytes, lengths: tuple[int, int]) -> tuple[bytes, bytes]:
 
 def _read(path: Path, name: str, length: int) -> bytes:
     try:
-        fields = ParsedJson(path.read_bytes()).document
+        fields = ParsedJson(small_content(path, _MOST_BYTES)).document
         encoded = base64.b64decode(fields[name], validate=True)
         if fields[_FORMAT] != _VERSION or len(encoded) != length:
             raise ValueError("another version or length")
