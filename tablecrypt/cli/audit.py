@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tablecrypt._atomic_file import check_folder_of, named_file
 from tablecrypt._bytes import small_content
+from tablecrypt._store_errors import reraise_naming
 from tablecrypt.arguments import check_name_parts
 from tablecrypt.cli._framework import Chosen, check_replaced, end_with_found, run_on
 from tablecrypt.cli._output import progress_shown, say, show
@@ -67,8 +68,11 @@ def audit(
 
 
 def _write_page(path: Path, page: str) -> None:
-    with named_file(path, private=False) as file:
-        file.write(page.encode())
+    try:
+        with named_file(path, private=False) as file:
+            file.write(page.encode())
+    except OSError as error:
+        reraise_naming(error, str(path))
 
 
 def _check_page(html_file: Path | None) -> None:

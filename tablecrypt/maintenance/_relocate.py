@@ -59,7 +59,7 @@ from tablecrypt.manifests.manifest_list import read_manifest_list
 from tablecrypt.manifests.records import EncryptedDataFile
 from tablecrypt.printable import bytes_shown, counted, shown
 from tablecrypt.table.metadata import EncryptedTableMetadata
-from tablecrypt.table.other_tables import metadata_at, tables_at
+from tablecrypt.table.other_tables import check_no_table_around, metadata_at, tables_at
 from tablecrypt.table.protection.declaring import copied_keys
 from tablecrypt.table.shares import readably_named
 from tablecrypt.table.table import EncryptedTable
@@ -246,10 +246,11 @@ class _Copying:
         return found == copied_metadata(self.metadata, self.paths, self.identity, self.key_id, lists, list(found.encryption_keys))
 
     def check_place_is_free(self) -> None:
-        """Refuse a place where another table is."""
+        """Refuse a place where another table is, or around which one is."""
         for location, found in tables_at(self.source.inner, self.paths.new):
             if found != self.identity.table_uuid:
                 raise ConfigurationError(f"{self.paths.new} holds another table already (table-uuid {found} in {location})")
+        check_no_table_around(self.source.inner, self.paths.new)
 
     def check_name_is_free(self, name: str) -> None:
         """Refuse the name of another table, before anything is copied that could not be registered. Earlier copies may have it."""

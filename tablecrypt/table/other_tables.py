@@ -25,7 +25,7 @@ from typing import Final
 from pyiceberg.io import FileIO
 from pyiceberg.table.metadata import TableMetadata
 
-from tablecrypt.errors import FormatError
+from tablecrypt.errors import ConfigurationError, FormatError
 from tablecrypt.files.deletion import LOCAL, SHARE_RECORDS, ParsedLocation
 from tablecrypt.files.raw_output import TABLE_METADATA_SUFFIXES
 from tablecrypt.files.stores import check_reached, stored_files
@@ -63,6 +63,26 @@ def metadata_files_at(io: FileIO, location: str) -> Iterator[tuple[str, uuid.UUI
             yield file.location, None
         else:
             yield file.location, found
+
+
+def check_no_table_around(io: FileIO, location: str) -> None:
+    """Refuse a place for a table's files inside the folder of another, whose audits and erasures would meet files that are not its own.
+
+    Args:
+        io: the store's own FileIO.
+        location: the place, without a slash at the end; it may hold a table. Folders around it that cannot be listed are passed over.
+
+    Raises:
+        ConfigurationError: a folder around it holds a table.
+    """
+    for around in _possible_tables(location.rpartition("/")[0], ()):
+        try:
+            found = next(tables_at(io, around), None)
+        except Exception as error:  # noqa: BLE001  every store has errors of its own, and who may write below a folder need not see it
+            logger.debug("%s cannot be listed: %s", around, error)
+            continue
+        if found is not None:
+            raise ConfigurationError(f"{location} lies in the folder of another table ({found[0]}): choose a location outside of it")
 
 
 def metadata_at(io: FileIO, location: str) -> TableMetadata | None:

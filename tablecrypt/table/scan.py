@@ -32,6 +32,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import BaseScan, DataScan, FileScanTask, IncrementalAppendScan
 from pyiceberg.table.snapshots import Operation, Snapshot, ancestors_between_ids
 from pyiceberg.typedef import EMPTY_DICT
+from pyiceberg.types import NestedField
 from pyiceberg.utils.concurrent import ExecutorFactory
 
 from tablecrypt._per_process import PerProcess
@@ -164,13 +165,27 @@ class EncryptedDataScan(_ReadByEngines, DataScan):
     __init__.__wrapped__ = DataScan.__init__  # type: ignore[attr-defined]
 
     def projection(self) -> Schema:
-        """Return the selected columns: the table's in the table's order, then selected lineage columns."""
-        lineage = tuple(field for field in LINEAGE_FIELDS if field.name in self.selected_fields)
+        """Return the selected columns: the table's in the table's order, then lineage columns, where the table has none of the name."""
+        lineage = self._selected_lineage()
         if not lineage:
             return self._own_projection()
-        own = tuple(name for name in self.selected_fields if name not in {field.name for field in lineage})
+        own = tuple(name for name in self.selected_fields if self._folded(name) not in lineage)
         schema = self.update(selected_fields=own)._own_projection() if own else Schema()
-        return with_lineage(schema, lineage)
+        return with_lineage(schema, tuple(lineage.values()))
+
+    def _selected_lineage(self) -> dict[str, NestedField]:
+        """Return the lineage columns that are selected, by name. A name that the schema has is its column's, here as in filters."""
+        selected = {self._folded(name) for name in self.selected_fields}
+        lineage = {field.name: field for field in LINEAGE_FIELDS if field.name in selected}
+        if not lineage:
+            return {}
+
+        columns = DataScan.projection(self.update(selected_fields=("*",)))
+        taken = {self._folded(name) for name in columns.column_names}
+        return {name: field for name, field in lineage.items() if name not in taken}
+
+    def _folded(self, name: str) -> str:
+        return name if self.case_sensitive else name.lower()
 
     def _own_projection(self) -> Schema:
         projected = super().projection()

@@ -352,9 +352,11 @@ class EncryptedTransaction(TransactionAdapter):
         Raises:
             KeyIdChangedError: encryption.key-id is among them with another value.
             ConfigurationError: another property of encryption is among them with a value that cannot be used, columns cannot be protected
-                as declared, or format-version is not 3.
+                as declared, or format-version is not 3; or there are both `properties` and `kwargs`.
             KeyNotFoundError, KmsError: the key service does not wrap under the master key of a column that is declared.
         """
+        if properties and kwargs:
+            raise ConfigurationError("give properties by a dict or by keywords, not by both")
         given = {**properties, **kwargs}
         # As in Java it says what the metadata is, and is none of its properties: stored as one it would change nothing.
         if (version := given.pop(TableProperties.FORMAT_VERSION, None)) is not None:

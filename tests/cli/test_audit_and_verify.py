@@ -105,6 +105,16 @@ def test_an_earlier_audit_that_is_none_is_refused_before_the_page_is_written(com
         assert not page.exists()
 
 
+def test_a_page_that_the_disk_does_not_hold_is_an_error_that_names_it(command: Command, tmp_path: Path) -> None:
+    full = tmp_path / "page.html"
+    full.symlink_to("/dev/full")
+
+    done = command.run("audit", "--html", str(full))
+
+    assert done.code == 2
+    assert done.stderr == f"tablecrypt: No space left on device: {full}\n"
+
+
 def test_a_bad_file_is_code_1_and_its_part_named(command: Command, table: Table) -> None:
     path = a_data_file(table)
     flip(path, 60)

@@ -441,6 +441,20 @@ def test_a_place_that_holds_a_share_or_a_table_is_refused(table: EncryptedTable,
     assert {path: path.read_bytes() for path in files_below(path_of(partner.location))} == before
 
 
+@pytest.mark.parametrize("inside", ["shares/a", "data/a"])
+def test_a_place_inside_another_table_is_refused(
+    table: EncryptedTable, catalog: EncryptedSqlCatalog, partner: Partner, inside: str
+) -> None:
+    other = new_table(catalog, "db.other", appends=[rows(0)])
+    before = files_below(folder_of(other))
+
+    for copy in (lambda place: share(table, partner.key_id, place, NORTH), lambda place: relocate(table, place)):
+        with pytest.raises(ConfigurationError, match="lies in the folder of another table"):
+            copy(f"{other.location()}/{inside}")
+    assert files_below(folder_of(other)) == before
+    assert live_shares(table.refresh()) == []
+
+
 @pytest.mark.parametrize("inside", ["", "/shares/a", "/data/shares"])
 def test_a_place_inside_the_table_is_refused(table: EncryptedTable, partner: Partner, inside: str) -> None:
     with pytest.raises(ConfigurationError, match="inside the table"):

@@ -170,6 +170,8 @@ def test_a_place_that_holds_a_table_and_metadata_of_another_table_are_refused(
     with pytest.raises(ConfigurationError, match="holds a table already"):
         accepted(shared, partner, key_file)
     properties = {name: str(value) for name, value in partner.catalog.properties.items()}
+    with pytest.raises(ConfigurationError, match="lies in the folder of another table"):
+        accept(shared.metadata_location, partner.key_id, str(key_file), f"{partner.location}-accepted/x", properties)
     with pytest.raises(TablecryptError):
         accept(table.metadata_location, partner.key_id, str(key_file), f"{partner.location}-x", properties)
 

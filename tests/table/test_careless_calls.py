@@ -405,6 +405,11 @@ def test_properties_are_a_mapping(catalog: EncryptedInMemoryCatalog, table: Encr
             change()
 
 
+def test_properties_are_given_in_one_way(table: EncryptedTable) -> None:
+    with pytest.raises(ConfigurationError, match="not by both"):
+        table.transaction().set_properties({"a": "b"}, c="d")
+
+
 @pytest.mark.parametrize("wrong", [None, 3, ["a"], {"a": "b"}])
 def test_names_of_properties_and_files_are_text(table: EncryptedTable, wrong: Any) -> None:
     with pytest.raises(ConfigurationError, match=r"^removals holds .*; it must be a name or a list of names$"):

@@ -20,7 +20,7 @@ from pyiceberg.table import Table
 from pyiceberg.types import IntegerType, ListType, LongType, NestedField, StringType, StructType
 
 from tablecrypt.errors import ConfigurationError
-from tablecrypt.table.lineage import with_lineage
+from tablecrypt.table.lineage import LINEAGE_FIELDS, with_lineage
 from tablecrypt.table.scan import EncryptedDataScan, EncryptedIncrementalAppendScan
 from tablecrypt.table.table import EncryptedTable
 from tests.support.compare import assert_same_rows
@@ -146,6 +146,25 @@ def test_case_may_be_ignored(tables: tuple[EncryptedTable, Table]) -> None:
         table.scan(row_filter="NUMBER < 10", selected_fields=("TEAM",), case_sensitive=False).to_arrow() for table in tables
     )
     assert_same_rows(encrypted, plain)
+
+
+@pytest.mark.parametrize("field", LINEAGE_FIELDS, ids=lambda field: field.name)
+@pytest.mark.parametrize("spelled", [str, str.upper])
+def test_a_column_with_a_name_of_row_lineage_is_what_the_name_means(
+    catalog: Catalog, field: NestedField, spelled: Callable[[str], str]
+) -> None:
+    table = new_table(catalog, schema=pa.schema([("id", pa.int64()), (field.name, pa.string())]))
+    table.append(pa.table({"id": [1, 2], field.name: ["a", "b"]}))
+    before = table.metadata.current_snapshot_id
+    with table.update_schema(allow_incompatible_changes=True) as update:
+        update.delete_column(field.name)
+
+    then, now = (
+        table.scan(snapshot_id=at, selected_fields=("id", spelled(field.name)), case_sensitive=spelled is str) for at in (before, None)
+    )
+    assert [then.to_arrow()[field.name].to_pylist(), then.to_arrow_dataset().to_table()[field.name].to_pylist()] == [["a", "b"]] * 2
+    assert pa.types.is_int64(now.to_arrow().schema.field(field.name).type)
+    assert now.to_arrow()[field.name].null_count == 0
 
 
 def test_dictionary_columns_are_dictionaries(tables: tuple[EncryptedTable, Table]) -> None:

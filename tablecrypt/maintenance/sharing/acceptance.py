@@ -34,7 +34,7 @@ from tablecrypt.manifests.manifest_list import ManifestList, read_manifest_list
 from tablecrypt.manifests.table_state import ListedTableState
 from tablecrypt.printable import AsJson, shown
 from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata, check_metadata_location, check_whole, read_metadata_file
-from tablecrypt.table.other_tables import tables_at
+from tablecrypt.table.other_tables import check_no_table_around, tables_at
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import WRITE_PATHS, TableFileIO
 
@@ -89,6 +89,7 @@ def accept(metadata_location: str, to_key_id: str, key_file: str, location: str,
     PathMap(metadata.location.rstrip("/"), place.location)
     for found, table_uuid in tables_at(inner, place.location):
         raise ConfigurationError(f"{place.location} holds a table already ({found}, table-uuid {table_uuid}): choose another location")
+    check_no_table_around(inner, place.location)
 
     settings = KeySettings.of(metadata.properties)
     manager = EncryptionManager(load_kms(properties), to_key_id, data_key_length=settings.data_key_length)

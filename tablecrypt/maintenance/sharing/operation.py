@@ -53,6 +53,7 @@ from tablecrypt.maintenance.sharing.result import Shared, storage_policy
 from tablecrypt.maintenance.sharing.sealing import PublicKey, info_of
 from tablecrypt.maintenance.sharing.states import States, check_place
 from tablecrypt.manifests.manifest_list import SHARE_SECRET_BYTES
+from tablecrypt.table.other_tables import check_no_table_around
 from tablecrypt.table.shares import NamedRecord, SharedColumn, readably_named, said_of_shares
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import TableFileIO, deleting_on_error, name_of
@@ -232,11 +233,12 @@ class _Sharing:
         return TableFileIO(self.table.io.inner, manager, DeletionScope((self.location,)), DeletionScope((self.location,)))
 
     def check_place_is_free(self) -> None:
-        """Refuse a place where a share or another table is, or files that the end of the share would take for the share's."""
+        """Refuse a place that holds a share, another table or files which the end of the share would take, or that lies inside a table."""
         for location, found in self.states.tables.items():
             if found == self.share_uuid:
                 raise ConfigurationError(f"{self.location} holds this share already ({location}): update (--update) brings it up to date")
             raise ConfigurationError(f"{self.location} holds another table ({location}, table-uuid {found}): choose another location")
+        check_no_table_around(self.table.io.inner, self.location)
 
         # A share that was cut short is remembered. Other files may be those of a table whose metadata lies elsewhere, and the end of the
         # share would take them.

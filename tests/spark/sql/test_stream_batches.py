@@ -93,6 +93,23 @@ def test_each_file_is_in_one_batch_and_no_batch_is_above_the_limits(
     assert set(files) == {task.file.file_path for task in table.refresh().scan().plan_files()}
 
 
+@pytest.mark.parametrize(
+    ("option", "instead"),
+    [
+        ("max_files_per_batch", "streaming-max-files-per-micro-batch"),
+        ("max_snapshots_per_batch", "streaming-max-files-per-micro-batch"),
+        ("skip_overwrite_snapshots", "streaming-skip-overwrite-snapshots"),
+        ("skip_delete_snapshots", "streaming-skip-delete-snapshots"),
+        ("starting", "stream-from-timestamp"),
+    ],
+)
+def test_an_option_of_streams_of_format_tablecrypt_is_refused_with_the_one_that_is_meant(
+    table: EncryptedTable, option: str, instead: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=instead):
+        Stream(table, **{option: 1})
+
+
 def test_a_snapshot_that_adds_no_rows_makes_no_batch_and_ends_none(table: EncryptedTable) -> None:
     stream = Stream(table, streaming_max_files_per_micro_batch=2)
     append(table, "a", "b", "c")

@@ -50,6 +50,14 @@ _SKIP_OVERWRITES: Final = "streaming-skip-overwrite-snapshots"
 _MAX_FILES: Final = "streaming-max-files-per-micro-batch"
 _MAX_ROWS: Final = "streaming-max-rows-per-micro-batch"
 _OPTIONS: Final = (_FROM_TIMESTAMP, _SKIP_DELETES, _SKIP_OVERWRITES, _MAX_FILES, _MAX_ROWS)
+_OF_FORMAT: Final = {
+    "starting": _FROM_TIMESTAMP,
+    "max-snapshots-per-batch": _MAX_FILES,
+    "max-files-per-batch": _MAX_FILES,
+    "skip-overwrite-snapshots": _SKIP_OVERWRITES,
+    "skip-delete-snapshots": _SKIP_DELETES,
+}
+"""Options that streams of format("tablecrypt") have, each with the one that comes nearest here."""
 
 
 @operation
@@ -196,6 +204,8 @@ def _rules(loaded: LoadedTable, request: OptionsRequest) -> StreamRules:
 def _options(request: OptionsRequest) -> Mapping[str, Any]:
     refuse_encryption(request.options)
     options = {name.lower(): value for name, value in request.options.items()}
+    for name in _OF_FORMAT.keys() & options.keys():
+        raise ConfigurationError(f"the read option {name!r} belongs to format('tablecrypt'): streams of a catalog have {_OF_FORMAT[name]}")
     check_option_names(options, _OPTIONS, "the read option")
     return options
 
