@@ -38,7 +38,7 @@ from tablecrypt.errors import (
     KmsError,
     KmsUnavailableError,
 )
-from tablecrypt.hadoop_kms.requests import decode_base64, sent_iv
+from tablecrypt.hadoop_kms.requests import AUTHORIZATION, decode_base64, sent_iv
 from tablecrypt.kms.redaction import key_call, silence_in_key_calls
 from tablecrypt.kms.resilient import AllowedKeys, RetryPolicy
 from tablecrypt.orc.key_providers import DerivingProvider, MasterKeyVersion, check_local_key_length
@@ -51,6 +51,8 @@ T = TypeVar("T")
 
 # At DEBUG it logs paths, which may hold tokens.
 silence_in_key_calls("urllib3.connectionpool")
+_NO_SUCH_KEY: Final = ("there is no such key or version", "not found")
+"""What servers say of a key or version that they do not have: ours and Hadoop's."""
 _MOST_VERSIONS: Final = 2**31 - 1
 _HADOOP_URI: Final = re.compile(r"kms://(?P<scheme>https?)@(?P<hosts>[^/:]+)(?P<port>:[0-9]{1,5})?(?P<path>/.*)?")
 _NAME: Final = re.compile(r"[^@/\x00-\x1f\x7f]{1,255}")
@@ -220,16 +222,29 @@ def _quoted(name: str) -> str:
 def _refusal(status: int, content: bytes, host: str, what: str) -> KmsError | KeyNotFoundError:
     if status == 401:
         return KmsCredentialsError(f"the Hadoop KMS {host} does not know this user ({status}), who asks for {what}: check the credentials")
-    # This and a key that is not there (below) mean no right: a reader may go on with masks after them, and after no other status.
-    if status == 403:
+    # These two mean no right: a reader may go on with masks after them, and after nothing else. So they count by Hadoop's word alone, and
+    # not by a status, which a proxy, a wrong path or a token that is none gets too.
+    said = _remote_exception(content)
+    if status == 403 and said.get("javaClassName") == AUTHORIZATION:
         return KmsAccessDeniedError(f"the Hadoop KMS {host} refuses {what} to this user ({status})")
     # Hadoop's own server says 400 of a version that it does not have.
-    if status == 404 or (status == 400 and b"not found" in content):
+    if status in {400, 404} and any(each in str(said.get("message")) for each in _NO_SUCH_KEY):
         return KeyNotFoundError(f"the Hadoop KMS {host} has no {what}")
     if status == 429 or status >= 500:
         return KmsUnavailableError(f"the Hadoop KMS {host} cannot answer for {what} now ({status})")
 
-    return KmsError(f"the Hadoop KMS {host} refused the request for {what} ({status})")
+    return KmsError(
+        f"the Hadoop KMS {host} refused the request for {what} ({status}), without saying that the user has no right: check the path of "
+        "its URL, and the user's token"
+    )
+
+
+def _remote_exception(content: bytes) -> Mapping[str, Any]:
+    try:
+        said = json.loads(content)["RemoteException"]
+    except (ValueError, RecursionError, KeyError, TypeError):
+        return {}
+    return said if isinstance(said, dict) else {}
 
 
 def _parsed(content: bytes, host: str, what: str) -> Mapping[str, Any]:

@@ -80,6 +80,7 @@ from pyiceberg.table.refs import SnapshotRef
 from pyiceberg.table.sorting import SortOrder
 from pyiceberg.types import (
     DateType,
+    DecimalType,
     DoubleType,
     FloatType,
     IcebergType,
@@ -491,7 +492,7 @@ class StatedLayout:
 
 @dataclass(frozen=True)
 class OtherType:
-    """A column whose types in two schemas neither may become the other."""
+    """A column whose type in one schema may not become that in another."""
 
     field_id: int
     name: str
@@ -510,7 +511,7 @@ def _other_types(before: Schema, now: Schema) -> Iterator[OtherType]:
     for field_id, name, is_now in _named_types(now.as_struct()):
         # A column that is in one of them alone is new or dropped.
         was = types.get(field_id, is_now)
-        if not (_may_become(was, is_now) or _may_become(is_now, was)):
+        if not may_become(was, is_now):
             yield OtherType(field_id, name, was, is_now)
 
 
@@ -538,14 +539,17 @@ def _named_types(owner: IcebergType, prefix: str = "") -> Iterator[tuple[int, st
         yield from _named_types(field.field_type, f"{prefix}{field.name}.")
 
 
-def _may_become(before: IcebergType, now: IcebergType) -> bool:
-    """Whether schema evolution allows it. What is inside a struct, list or map is compared by itself."""
+def may_become(before: IcebergType, now: IcebergType) -> bool:
+    """Whether schema evolution allows a type to become another. What is inside a struct, list or map is compared by itself."""
     if not isinstance(before, PrimitiveType) or not isinstance(now, PrimitiveType):
         return type(before) is type(now) or isinstance(before, UnknownType)
     if before == now or isinstance(before, UnknownType):
         return True
     if isinstance(before, DateType) and isinstance(now, (TimestampType, TimestampNanoType)):
         return True
+    # PyIceberg allows any scale: bounds and values are stored as whole numbers, and would be read as others.
+    if isinstance(before, DecimalType) and isinstance(now, DecimalType):
+        return before.scale == now.scale and before.precision <= now.precision
 
     try:
         promote(before, now)

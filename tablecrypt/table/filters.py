@@ -92,7 +92,7 @@ from pyiceberg.utils.datetime import timestamp_to_nanos, timestamptz_to_nanos
 
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.keys.nested_columns import covering, fields_by_id
-from tablecrypt.table._pyiceberg.nested_nulls import NestedIsNull, NestedNotNull, PartitionIsNull
+from tablecrypt.table._pyiceberg.stored_nulls import StoredIsNull, StoredNotNull
 from tablecrypt.table.arrow_filter import arrow_filter, struct_of_default
 
 _END: Final = 2**63
@@ -175,7 +175,7 @@ def _rewritten(expression: BooleanExpression, columns: dict[str, IcebergType], c
     if isinstance(expression, Not):
         return Not(_rewritten(expression.child, columns, case_sensitive))
     if isinstance(expression, (IsNull, NotNull)):
-        return (NestedIsNull if isinstance(expression, IsNull) else NestedNotNull)(expression.term)  # type: ignore[call-arg]
+        return (StoredIsNull if isinstance(expression, IsNull) else StoredNotNull)(expression.term)  # type: ignore[call-arg]
     if not isinstance(expression, (LiteralPredicate, SetPredicate)) or not isinstance(expression.term, Reference):
         return expression
 
@@ -276,7 +276,7 @@ def _all_of(expressions: list[BooleanExpression]) -> BooleanExpression:
 def _equals(name: str, value: Any) -> BooleanExpression:
     column = Reference(name)
     if value is None:
-        return PartitionIsNull(column)  # type: ignore[call-arg]
+        return StoredIsNull(column)  # type: ignore[call-arg]
     if isinstance(value, float) and math.isnan(value):
         return IsNaN(column)  # type: ignore[call-arg]
     if isinstance(value, float) and math.isinf(value):
@@ -392,7 +392,7 @@ def _with_conditions(expression: BooleanExpression, schema: Schema, case_sensiti
     # Binding folds `v < 3000000000`, for a column of 32 bits, into what is true of null too.
     is_folded = isinstance(expression.bind(schema, case_sensitive), AlwaysTrue)
     if is_folded or isinstance(expression, (NotEqualTo, NotIn, NotStartsWith, NotNaN)):
-        conditions.append(NestedNotNull(column))  # type: ignore[call-arg]
+        conditions.append(StoredNotNull(column))  # type: ignore[call-arg]
     compares_floats = isinstance(expression, (LiteralPredicate, SetPredicate)) and isinstance(field.field_type, _FLOATS)
     if compares_floats and field.field_id not in asked_for_nan:
         conditions.append(NotNaN(column))  # type: ignore[call-arg]

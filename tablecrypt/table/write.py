@@ -621,6 +621,10 @@ class UnfinishedDataFile:
     def write(self, batches: Iterable[pa.RecordBatch]) -> None:
         """Add rows as one row group of about `row_group_bytes`, or several; none has more rows than the table's limit."""
         table = pa.Table.from_batches([self._writer.as_stored(batch) for batch in batches])
+        # Rows that are written again may be from before the column was required, or before somebody had the schema say so.
+        for stored, column in zip(table.schema, table.columns, strict=True):
+            if not stored.nullable and column.null_count:
+                raise ConfigurationError(f"column {stored.name!r} is required in the table, and the rows have nulls in it")
         if self._parquet is None:
             options = {**self._writer.options, "use_dictionary": dictionary_columns(table)}
             self._parquet = (

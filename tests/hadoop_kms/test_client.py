@@ -8,10 +8,12 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tablecrypt import orc
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import (
     ConfigurationError,
@@ -25,6 +27,7 @@ from tablecrypt.errors import (
 )
 from tablecrypt.hadoop_kms import HadoopKmsKeys
 from tablecrypt.hadoop_kms.master_keys import roll_key
+from tablecrypt.hadoop_kms.requests import AUTHORIZATION, SECURITY
 from tablecrypt.kms.memory import MemoryKeyManagementClient
 from tablecrypt.kms.resilient import RetryPolicy
 from tablecrypt.orc.key_providers import KeyProvider, KeyProviderKind, MasterKeyVersion
@@ -78,10 +81,13 @@ def test_a_rolled_key_is_seen_and_the_older_version_opens(bridge: Bridge, kms: M
 
 def test_refusals_and_failures_are_told_apart(bridge: Bridge, kms: MemoryKeyManagementClient) -> None:
     pii = MasterKeyVersion("pii", 0, 16)
-    for keys in (_keys(bridge, "analyst"), _keys(bridge, None)):
-        with pytest.raises(KmsAccessDeniedError):
+    for keys, error, said in (
+        (_keys(bridge, "analyst"), KmsAccessDeniedError, "refuses pii"),
+        (_keys(bridge, None), KmsError, "check the path of its URL"),
+    ):
+        with pytest.raises(error, match=said):
             keys.decrypt_local_key(pii, bytes(16))
-        with pytest.raises(KmsAccessDeniedError):
+        with pytest.raises(error, match=said):
             keys.current_version("pii")
     with pytest.raises(KeyNotFoundError):
         _keys(bridge).current_version("gone")
@@ -113,7 +119,7 @@ def test_tls_and_client_certificates(tmp_path: Path, kms: MemoryKeyManagementCli
         bridge.allow("etl", "pii", certificates=("etl.example",))
         keys = HadoopKmsKeys(bridge.url(), client_certificate=client_certificate, ca=str(authority.path), retry=ONCE)
         assert keys.create_local_key(keys.current_version("pii")).key != Secret(bytes(16))
-        with pytest.raises(KmsAccessDeniedError):
+        with pytest.raises(KmsError, match="check the path of its URL"):
             HadoopKmsKeys(bridge.url(), ca=str(authority.path), retry=ONCE).current_version("pii")
         monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(authority.path.with_name("server.pem")))
         assert keys.current_version("pii").length == 16
@@ -196,11 +202,40 @@ def test_a_redirect_is_not_followed(odd_kms: OddKms) -> None:
     assert len(odd_kms.requests) == before + 1
 
 
-@pytest.mark.parametrize(("status", "error"), [(401, KmsCredentialsError), (403, KmsAccessDeniedError), (404, KeyNotFoundError)])
-def test_each_status_has_its_error(odd_kms: OddKms, status: int, error: type[TablecryptError]) -> None:
-    odd_kms.odd = Answer(status, {"RemoteException": {"message": "no"}})
+@pytest.mark.parametrize(
+    ("status", "said", "error"),
+    [
+        (401, {"message": "no"}, KmsCredentialsError),
+        (403, {"message": "no", "javaClassName": AUTHORIZATION}, KmsAccessDeniedError),
+        (404, {"message": "there is no such key or version"}, KeyNotFoundError),
+    ],
+)
+def test_each_refusal_has_its_error(odd_kms: OddKms, status: int, said: dict[str, str], error: type[TablecryptError]) -> None:
+    odd_kms.odd = Answer(status, {"RemoteException": said})
     with pytest.raises(error):
         HadoopKmsKeys(odd_kms.url, retry=ONCE).current_version("pii")
+
+
+@pytest.mark.parametrize("status", [403, 404])
+@pytest.mark.parametrize(
+    "body", [{}, [], "not found", {"RemoteException": "no"}, {"RemoteException": {"message": "no", "javaClassName": SECURITY}}]
+)
+def test_a_refusal_that_does_not_speak_of_a_right_is_no_word_about_one(odd_kms: OddKms, status: int, body: Any) -> None:
+    """As of a proxy, of a path that is none of a KMS, and of a token that is none."""
+    odd_kms.odd = Answer(status, body)
+    with pytest.raises(KmsError, match="check the path of its URL") as error:
+        HadoopKmsKeys(odd_kms.url, retry=ONCE).current_version("pii")
+    assert not isinstance(error.value, KmsAccessDeniedError)
+
+
+@pytest.mark.parametrize("wrong", ["path", "token"])
+def test_a_wrong_path_or_token_shows_no_masks(bridge: Bridge, tmp_path: Path, wrong: str) -> None:
+    file = tmp_path / "people.orc"
+    orc.write_table(pa.table({"ssn": ["1", "2"]}), str(file), encrypt={"pii": ["ssn"]}, keys=_keys(bridge))
+    url = bridge.url(bridge.tokens["etl"]) + "s" if wrong == "path" else bridge.url("0" * 64)
+
+    with pytest.raises(KmsError, match="check the path of its URL"):
+        orc.read_table(str(file), HadoopKmsKeys(url, retry=ONCE), masked=True)
 
 
 def test_hadoops_own_server_says_400_of_a_version_it_does_not_have(odd_kms: OddKms) -> None:

@@ -23,10 +23,11 @@ from pyiceberg.table import Table
 from sqlalchemy import text
 
 from tablecrypt.errors import ConfigurationError, DeletionRefusedError, TablecryptError, TamperedFileError
-from tablecrypt.maintenance import erase, migrate, reencrypt, remove_orphan_files, shred
+from tablecrypt.maintenance import erase, migrate, reencrypt, remove_orphan_files, rotate_kek, shred
+from tablecrypt.maintenance.reachable import reachable_files
 from tablecrypt_catalog import encrypted
 from tests.support.aws import AwsServer
-from tests.support.tables import MASTER_KEY, SCHEMA, encrypted_sql_catalog, folder_of, path_of
+from tests.support.tables import MASTER_KEY, SCHEMA, encrypted_sql_catalog, encrypted_table, folder_of, path_of
 
 pytestmark = pytest.mark.slow
 
@@ -190,6 +191,14 @@ def committed(catalog: Catalog) -> None:
     catalog.load_table("db.t").transaction().set_properties({"write.metadata.previous-versions-max": "1"}).commit_transaction()
 
 
+def appended(catalog: Catalog) -> None:
+    catalog.load_table("db.t").append(ROWS)
+
+
+def kek_rotated(catalog: Catalog) -> None:
+    rotate_kek(catalog.load_table("db.t"))
+
+
 def reencrypted(catalog: Catalog) -> None:
     reencrypt(catalog.load_table("db.t"))
 
@@ -209,6 +218,23 @@ def test_metadata_that_names_what_is_not_the_tables_deletes_nothing_of_it(scene:
     scene.assert_unharmed()
     if operation in (shred_all, purged):
         assert len(result.refused) > 10
+
+
+@pytest.mark.parametrize("operation", [committed, appended, kek_rotated], ids=lambda each: each.__name__)
+def test_a_log_of_metadata_files_that_names_live_files_has_no_commit_delete_them(scene: Scene, operation: Callable[..., Any]) -> None:
+    table = encrypted_table(scene.table)
+    live = list(reachable_files(table.metadata, table.io).files)
+
+    def name_live_files(content: dict[str, Any]) -> None:
+        content["properties"]["write.metadata.previous-versions-max"] = "1"
+        content["metadata-log"] = [{"metadata-file": each, "timestamp-ms": 1} for each in live]
+
+    scene.edit(name_live_files)
+
+    operation(scene.catalog)
+
+    assert {*live} <= {*scene.store.list(table.location())}
+    assert scene.catalog.load_table("db.t").scan().to_arrow().num_rows >= 2 * len(ROWS)
 
 
 @pytest.mark.parametrize("operation", DELETING, ids=lambda each: each.__name__)

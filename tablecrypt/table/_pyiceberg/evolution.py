@@ -29,6 +29,7 @@ from pyiceberg.types import DateType, DecimalType, DoubleType, FloatType, Iceber
 
 from tablecrypt._parsed_json import problem_of
 from tablecrypt.errors import ConfigurationError
+from tablecrypt.manifests.table_state import may_become
 from tablecrypt.table._pyiceberg.transactions import UpdateSpecAdapter
 
 _DAY: Final = 24 * 60 * 60 * 1_000_000
@@ -60,6 +61,22 @@ class UpdateSchemaInVersion3(UpdateSchema):
         """Add a column. ConfigurationError: it cannot hold its default as that is."""
         _check_default(path, field_type, default_value)
         return super().add_column(path, field_type, doc, required, default_value)
+
+    def update_column(
+        self,
+        path: str | tuple[str, ...],
+        field_type: IcebergType | None = None,
+        required: bool | None = None,
+        doc: str | None = None,
+    ) -> UpdateSchema:
+        """Change a column. ConfigurationError: no row of a table that has some could be read as the new type."""
+        name = path if isinstance(path, str) else ".".join(path)
+        before = None if field_type is None else self._schema.find_field(name, self._case_sensitive).field_type
+        updated = super().update_column(path, field_type, required, doc)
+        # PyIceberg lets a decimal have another scale, and anything become anything where incompatible changes are allowed.
+        if before is not None and field_type is not None and not may_become(before, field_type):
+            raise ConfigurationError(f"column {name!r} of type {before} cannot become {field_type}: write its rows to another column")
+        return updated
 
     def set_default_value(self, path: str | tuple[str, ...], default_value: Any) -> UpdateSchema:
         """Set what new files hold where rows say nothing of a column. ConfigurationError: it cannot hold that as it is."""

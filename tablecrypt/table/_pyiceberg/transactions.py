@@ -8,7 +8,7 @@ Transaction: _snapshot_producers                     whether a commit is tried a
 CreateTableTransaction: _initial_changes, _updates
 _apply_table_update, _TableMetadataUpdateContext     registering our update types with PyIceberg's dispatch
 _parse_row_filter                                    what PyIceberg accepts as a filter, we accept
-Table: _identifier, _check_uuid
+Table: _identifier, _check_uuid, _do_commit;  Catalog: _delete_old_metadata
 UpdateSpec: _partition_field, _transaction           which id a new partition field gets can be ours
 
 _DeleteFiles, _FastAppendFiles, _MergeAppendFiles, _OverwriteFiles, _SnapshotProducer     the producers
@@ -23,6 +23,7 @@ UpdateSnapshot: _transaction, _io, _branch, _snapshot_properties;  ExpireSnapsho
 
 from __future__ import annotations
 
+import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from contextvars import ContextVar
@@ -60,6 +61,7 @@ from pyiceberg.transforms import Transform
 from pyiceberg.typedef import EMPTY_DICT, Identifier, Record
 
 from tablecrypt.arguments import check_text
+from tablecrypt.files.raw_output import TABLE_METADATA_SUFFIXES
 from tablecrypt.iceberg_properties import OF_COMMITS
 from tablecrypt.keys.column_keys import told_until
 from tablecrypt.table._pyiceberg.whole_files import WholeFiles
@@ -548,6 +550,21 @@ class TableAdapter(Table):
     def _check_uuid(cls, current_metadata: TableMetadata, new_metadata: TableMetadata) -> None:
         Table._check_uuid(current_metadata, new_metadata)
         cls.check_next_metadata(current_metadata, new_metadata)
+
+    def _do_commit(self, updates: tuple[TableUpdate, ...], requirements: tuple[TableRequirement, ...]) -> None:
+        """Commit as PyIceberg does. Of what leaves the log of older metadata files, only what has the name of one is deleted."""
+        committed = self.catalog.commit_table(self, requirements, updates)
+        self._check_uuid(self.metadata, committed.metadata)
+
+        # Whoever edits metadata.json may name any file of the table in the log, and lets an honest writer delete live rows.
+        log = [entry for entry in self.metadata.metadata_log if entry.metadata_file.endswith(TABLE_METADATA_SUFFIXES)]
+        try:
+            base = self.metadata.model_copy(update={"metadata_log": log})
+            self.catalog._delete_old_metadata(self.io, base, committed.metadata)
+        except Exception as error:  # noqa: BLE001  the commit is done
+            warnings.warn(f"Failed to delete old metadata after commit: {error}", stacklevel=2)
+
+        self.metadata, self.metadata_location = committed.metadata, committed.metadata_location
 
 
 def table_identifier(table: Table) -> Identifier:

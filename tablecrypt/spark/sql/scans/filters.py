@@ -56,7 +56,7 @@ from pyiceberg.types import (
 )
 
 from tablecrypt.spark.sql.messages import TableRequest
-from tablecrypt.table._pyiceberg.nested_nulls import NestedIsNull, NestedNotNull
+from tablecrypt.table._pyiceberg.stored_nulls import StoredIsNull, StoredNotNull
 
 logger = logging.getLogger(__name__)
 
@@ -70,7 +70,7 @@ _LOGIC: Final[Mapping[tuple[str, int], Make]] = {
     ("OR", 2): ice.Or,
     ("NOT", 1): ice.Not,
 }
-_NULLS: Final[Mapping[str, Make]] = {"IS_NULL": NestedIsNull, "IS_NOT_NULL": NestedNotNull}
+_NULLS: Final[Mapping[str, Make]] = {"IS_NULL": StoredIsNull, "IS_NOT_NULL": StoredNotNull}
 Predicate = Mapping[str, Any]
 _FLOATING: Final = (FloatType, DoubleType)
 _NUMBERS: Final = (IntegerType, LongType, DateType, TimestampType, TimestamptzType)
