@@ -55,8 +55,10 @@ OF_COMMITS: Final = (
 
 PARTITION_SUMMARIES: Final = WholeNumber(
     "write.summary.partition-limit",
-    "A snapshot of files in at most this many partitions says in the clear what it did to each.",
+    "A snapshot of files in at most this many partitions says in the clear what it did to each, where the catalog's own configuration sets "
+    "it too.",
     scope="iceberg",
+    also_of="catalog",
     reader="tablecrypt.table",
     default="0",
     most=_MOST_OF_JAVA,
@@ -117,7 +119,7 @@ _of_writes: Final = partial(WholeNumber, scope="iceberg", reader="pyiceberg.tabl
 _switch_of_writes: Final = partial(Switch, scope="iceberg", reader="pyiceberg.table")
 OF_WRITES: Final = (
     _switch_of_writes("write.object-storage.enabled", "true: a hash in the path of each data file.", default="false"),
-    _switch_of_writes("write.object-storage.partitioned-paths", "false: no partition values in these paths.", default="true"),
+    _switch_of_writes("write.object-storage.partitioned-paths", "false: that hash begins the file's own name.", default="true"),
     _switch_of_writes("commit.manifest-merge.enabled", "true: appends merge small manifests.", default="false"),
     _of_writes("commit.manifest.target-size-bytes", "Bytes of a merged manifest.", default="8388608", least=1),
     _of_commits("commit.manifest.min-count-to-merge", "How many manifests are merged, at least.", default="100"),

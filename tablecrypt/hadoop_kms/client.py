@@ -38,7 +38,7 @@ from tablecrypt.errors import (
     KmsError,
     KmsUnavailableError,
 )
-from tablecrypt.hadoop_kms.requests import AUTHORIZATION, decode_base64, sent_iv
+from tablecrypt.hadoop_kms.requests import AUTHORIZATION, SECURITY, decode_base64, sent_iv
 from tablecrypt.kms.redaction import key_call, silence_in_key_calls
 from tablecrypt.kms.resilient import AllowedKeys, RetryPolicy
 from tablecrypt.orc.key_providers import DerivingProvider, MasterKeyVersion, check_local_key_length
@@ -233,10 +233,10 @@ def _refusal(status: int, content: bytes, host: str, what: str) -> KmsError | Ke
     if status == 429 or status >= 500:
         return KmsUnavailableError(f"the Hadoop KMS {host} cannot answer for {what} now ({status})")
 
-    return KmsError(
-        f"the Hadoop KMS {host} refused the request for {what} ({status}), without saying that the user has no right: check the path of "
-        "its URL, and the user's token"
-    )
+    if status == 403 and said.get("javaClassName") == SECURITY:
+        return KmsError(f"the Hadoop KMS {host} refuses {what} to this user ({status}), and allows no mask for it: check the user's token")
+
+    return KmsError(f"the Hadoop KMS {host} refused the request for {what} ({status}), not for want of a right: check the path of its URL")
 
 
 def _remote_exception(content: bytes) -> Mapping[str, Any]:

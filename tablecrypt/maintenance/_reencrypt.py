@@ -36,7 +36,6 @@ from tablecrypt.arguments import checked_arguments, names_of
 from tablecrypt.crypto.aes_gcm import KEY_LENGTHS
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import ConfigurationError, FormatError
-from tablecrypt.files.deletion import DeletionScope
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO, refuse_restricted
 from tablecrypt.maintenance._file_rewrite import (
     FileRewrite,
@@ -272,10 +271,12 @@ class _Reencryption:
         earlier = _earlier(journal, plan, key_length, files)
         written = folders_written(metadata)
         rewrite = FileRewrite(self.table, journal, OPERATION, self.runner, self.progress, written, done=dict(earlier.swaps))
-        folder = self.table.location_provider().new_data_location("any").rpartition("/")[0]
+        locations = self.table.location_provider()
 
         def work_of(file: DataFile) -> FileWork[ReencryptWork]:
-            return files.work(reencrypt_work(file, key_length, io.own_folders, folder, rewrite.names))
+            # Where an append puts its files: the old one's folder may show its partition, or be somebody else's.
+            folder = locations.new_data_location(file.file_path.rpartition("/")[2]).rpartition("/")[0]
+            return files.work(reencrypt_work(file, key_length, folder, rewrite.names))
 
         rewrite.write(plan.files, reencrypt_file, work_of, files.entry)
         swaps = rewrite.done
@@ -387,20 +388,15 @@ def _age_filter(metadata: EncryptedTableMetadata, older_than: dt.datetime | None
     return lambda entries: entries.numbers[Column.FILE_SEQUENCE_NUMBER] < first_young
 
 
-def reencrypt_work(
-    file: DataFile, data_key_length: int, own_folders: DeletionScope, data_folder: str, names: RunNames
-) -> FileWork[NewFileWork]:
+def reencrypt_work(file: DataFile, data_key_length: int, folder: str, names: RunNames) -> FileWork[NewFileWork]:
     """Return the work of re-encrypting one file of a table, without its protected columns.
 
     Args:
         file: the old one.
         data_key_length: how many bytes the new DEK has.
-        own_folders: of the table. Beside a file that lies elsewhere nothing is written: that place is somebody else's.
-        data_folder: where the new file goes then.
+        folder: where the new file goes.
         names: of the run's new files.
     """
-    is_own = own_folders.reason_against(file.file_path) is None
-    folder = file.file_path.rpartition("/")[0] if is_own else data_folder
     work = NewFileWork.of(file, folder, data_key_length, names)
     if file.file_path.endswith(BLANKED):
         # Rows that were blanked are blanked in the new file too.

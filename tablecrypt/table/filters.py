@@ -99,6 +99,7 @@ _END: Final = 2**63
 _WHOLE: Final = (IntegerType, LongType)
 _FLOATS: Final = (FloatType, DoubleType)
 _MOMENTS: Final = (TimestampType, TimestamptzType, TimeType)
+_ASKING: Final = (IsNull, NotNull, IsNaN, NotNaN)
 _FITTED: Final = (*_WHOLE, *_FLOATS, *_MOMENTS, DecimalType, DateType)
 _DAY: Final = 24 * 60 * 60 * 1_000_000
 
@@ -399,9 +400,30 @@ def _with_conditions(expression: BooleanExpression, schema: Schema, case_sensiti
     return And(expression, *conditions) if conditions else expression
 
 
+def unsaid(row_filter: BooleanExpression, schema: Schema) -> tuple[str, str] | None:
+    """Return the first column of whose `null` or `nan` rows a scan and a delete by an unbound filter think otherwise, and which of both.
+
+    A scan finds such rows, as PyIceberg's do: nulls by `not in`, NaN by that and by `!=`. A delete leaves them, unless the filter asks.
+    """
+    predicates = list(_predicates(rewrite_not(row_filter)))
+    asked = {(name, "null" if isinstance(each, (IsNull, NotNull)) else "nan") for name, each in predicates if isinstance(each, _ASKING)}
+    for name, each in predicates:
+        field = schema.find_field(name)
+        if isinstance(each, NotIn) and not field.required and (name, "null") not in asked:
+            return name, "null"
+        if isinstance(each, (NotIn, NotEqualTo)) and isinstance(field.field_type, _FLOATS) and (name, "nan") not in asked:
+            return name, "nan"
+    return None
+
+
 def _asked_for_nan(expression: BooleanExpression) -> Iterator[str]:
+    return (name for name, each in _predicates(expression) if isinstance(each, (IsNaN, NotNaN)))
+
+
+def _predicates(expression: BooleanExpression) -> Iterator[tuple[str, BooleanExpression]]:
+    """Yield the parts of an expression without negations that compare a column, each with the column's name."""
     if isinstance(expression, (And, Or)):
-        yield from _asked_for_nan(expression.left)
-        yield from _asked_for_nan(expression.right)
-    elif isinstance(expression, (IsNaN, NotNaN)) and isinstance(expression.term, Reference):
-        yield expression.term.name
+        yield from _predicates(expression.left)
+        yield from _predicates(expression.right)
+    elif isinstance(expression, UnboundPredicate) and isinstance(expression.term, Reference):
+        yield expression.term.name, expression

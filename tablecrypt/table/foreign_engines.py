@@ -35,6 +35,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any, Final, Self, cast
 
 from pyiceberg.io import FileIO
+from pyiceberg.partitioning import PartitionKey
 from pyiceberg.table import TableProperties
 from pyiceberg.table.locations import LocationProvider, load_location_provider
 from pyiceberg.table.metadata import TableMetadata
@@ -133,8 +134,22 @@ def for_others(metadata: TableMetadata) -> TableMetadata:
 
 
 def location_provider(metadata: TableMetadata) -> LocationProvider:
-    """Return what names the places of a table's new files, as its properties say."""
-    return load_location_provider(metadata.location, metadata.properties)
+    """Return what names the places of a table's new files, as its properties say. No partition value is in a name.
+
+    Names are plaintext, and whoever edits metadata.json may give a table a partition spec of any column. A class that the table's
+    properties name, which this client's own configuration names too, is handed the values, and does with them what it does.
+    """
+    chosen = load_location_provider(metadata.location, metadata.properties)
+    return chosen if TableProperties.WRITE_PY_LOCATION_PROVIDER_IMPL in metadata.properties else _WithoutValues(chosen)
+
+
+class _WithoutValues(LocationProvider):
+    def __init__(self, own: LocationProvider) -> None:
+        super().__init__(own.table_location, own.table_properties)
+        self._own = own
+
+    def new_data_location(self, data_file_name: str, partition_key: PartitionKey | None = None) -> str:
+        return self._own.new_data_location(data_file_name)
 
 
 @dataclass(frozen=True)

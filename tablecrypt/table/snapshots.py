@@ -43,7 +43,7 @@ from pyiceberg.table.update import SetSnapshotRefUpdate, TableUpdate, UpdatesAnd
 
 from tablecrypt.arguments import check_switches, check_text, described
 from tablecrypt.errors import ConfigurationError, FormatError
-from tablecrypt.files.encrypting_file_io import refuse_restricted
+from tablecrypt.files.encrypting_file_io import refuse_restricted, store_io
 from tablecrypt.iceberg_properties import PARTITION_SUMMARIES
 from tablecrypt.keys.column_keys import ColumnPolicy, told_until
 from tablecrypt.keys.key_ring import EncryptedKey
@@ -467,7 +467,8 @@ class EncryptedProducer(ProducerAdapter):
     def _encrypted_summary(self, metadata: EncryptedTableMetadata) -> Summary:
         removed = (*self.deleted_data_files, *self._dropped_delete_files)
         changed = (*self.added_data_files, *self.added_delete_files, *removed)
-        counts = summary_counts(metadata, (*self.added_data_files, *self.added_delete_files), removed)
+        most = PARTITION_SUMMARIES.whole_number(store_io(self.io).properties)
+        counts = summary_counts(metadata, (*self.added_data_files, *self.added_delete_files), removed, most)
         counts |= _partition_count(self.snapshot_properties, changed, metadata.specs())
         parent = self.parent
         # PyIceberg adds up totals for every operation but REPLACE, whose totals are those of an overwrite.
@@ -610,16 +611,20 @@ def schema_of_spec(spec: PartitionSpec, current: Schema, schemas: Sequence[Schem
     )
 
 
-def summary_counts(metadata: TableMetadata, added: Iterable[DataFile], removed: Iterable[DataFile] = ()) -> dict[str, str]:
+def summary_counts(
+    metadata: TableMetadata, added: Iterable[DataFile], removed: Iterable[DataFile] = (), most_partitions: int = 0
+) -> dict[str, str]:
     """Return what a snapshot's summary says of the data and delete files that it adds and removes.
 
     Args:
         metadata: the table's.
         added, removed: the files, each with the id of its partition spec.
+        most_partitions: of how many partitions this client's own configuration lets a summary speak. The table's property may lower it.
     """
     schema, specs = metadata.schema(), metadata.specs()
     came, went = list(added), list(removed)
-    limit = PARTITION_SUMMARIES.whole_number(metadata.properties)
+    # Summaries are plaintext, and whoever edits metadata.json may set the table's property and a partition spec of any column.
+    limit = min(most_partitions, PARTITION_SUMMARIES.whole_number(metadata.properties))
     if limit and not ShownPartitions.of(metadata).columns.keys().isdisjoint(file.spec_id for file in (*came, *went)):
         # metadata.json is plaintext: it does not get values of a column that is protected by now.
         limit = 0

@@ -31,7 +31,6 @@ Iceberg table spec, "Manifests" (data_file) and "Row Lineage".
 
 from __future__ import annotations
 
-import errno
 import itertools
 import math
 import uuid
@@ -49,7 +48,7 @@ from pyiceberg.io.pyarrow import ParquetFormatModel, bin_pack_arrow_table, pyarr
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.partitioning import PartitionKey
 from pyiceberg.schema import Schema, index_by_name, sanitize_column_names
-from pyiceberg.table import DOWNCAST_NS_TIMESTAMP_TO_US_ON_WRITE, TableProperties
+from pyiceberg.table import DOWNCAST_NS_TIMESTAMP_TO_US_ON_WRITE
 from pyiceberg.table.locations import LocationProvider
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.typedef import Record
@@ -525,17 +524,7 @@ class DataFileWriter:
         protected = [] if self.protection is None else self.protection.fields(key_metadata)
         # Noted before the file exists, so that whatever fails from here on leaves nothing behind.
         self.begun.append(location)
-        try:
-            return UnfinishedDataFile(self, partition_key, location, key_metadata, protected)
-        except OSError as error:
-            if error.errno != errno.ENAMETOOLONG:
-                raise
-            self.begun.remove(location)
-            settings = f"{TableProperties.OBJECT_STORE_ENABLED}=true and {TableProperties.WRITE_OBJECT_STORE_PARTITIONED_PATHS}=false"
-            raise ConfigurationError(
-                f"{self.table_metadata.location}: a partition value is too long for the name of a folder there. Set the table's properties "
-                f"{settings}: then the paths of new files hold no partition values"
-            ) from error
+        return UnfinishedDataFile(self, partition_key, location, key_metadata, protected)
 
     def delete_written(self) -> None:
         """Delete what was begun, where the store allows it. A file that stays is in no manifest and holds only ciphertext."""

@@ -83,7 +83,7 @@ def test_refusals_and_failures_are_told_apart(bridge: Bridge, kms: MemoryKeyMana
     pii = MasterKeyVersion("pii", 0, 16)
     for keys, error, said in (
         (_keys(bridge, "analyst"), KmsAccessDeniedError, "refuses pii"),
-        (_keys(bridge, None), KmsError, "check the path of its URL"),
+        (_keys(bridge, None), KmsError, "check the user's token"),
     ):
         with pytest.raises(error, match=said):
             keys.decrypt_local_key(pii, bytes(16))
@@ -119,7 +119,7 @@ def test_tls_and_client_certificates(tmp_path: Path, kms: MemoryKeyManagementCli
         bridge.allow("etl", "pii", certificates=("etl.example",))
         keys = HadoopKmsKeys(bridge.url(), client_certificate=client_certificate, ca=str(authority.path), retry=ONCE)
         assert keys.create_local_key(keys.current_version("pii")).key != Secret(bytes(16))
-        with pytest.raises(KmsError, match="check the path of its URL"):
+        with pytest.raises(KmsError, match="check the user's token"):
             HadoopKmsKeys(bridge.url(), ca=str(authority.path), retry=ONCE).current_version("pii")
         monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(authority.path.with_name("server.pem")))
         assert keys.current_version("pii").length == 16
@@ -223,18 +223,18 @@ def test_each_refusal_has_its_error(odd_kms: OddKms, status: int, said: dict[str
 def test_a_refusal_that_does_not_speak_of_a_right_is_no_word_about_one(odd_kms: OddKms, status: int, body: Any) -> None:
     """As of a proxy, of a path that is none of a KMS, and of a token that is none."""
     odd_kms.odd = Answer(status, body)
-    with pytest.raises(KmsError, match="check the path of its URL") as error:
+    with pytest.raises(KmsError, match=r"check the (path of its URL|user's token)") as error:
         HadoopKmsKeys(odd_kms.url, retry=ONCE).current_version("pii")
     assert not isinstance(error.value, KmsAccessDeniedError)
 
 
-@pytest.mark.parametrize("wrong", ["path", "token"])
-def test_a_wrong_path_or_token_shows_no_masks(bridge: Bridge, tmp_path: Path, wrong: str) -> None:
+@pytest.mark.parametrize(("wrong", "advice"), [("path", "the path of its URL"), ("token", "the user's token")])
+def test_a_wrong_path_or_token_shows_no_masks(bridge: Bridge, tmp_path: Path, wrong: str, advice: str) -> None:
     file = tmp_path / "people.orc"
     orc.write_table(pa.table({"ssn": ["1", "2"]}), str(file), encrypt={"pii": ["ssn"]}, keys=_keys(bridge))
     url = bridge.url(bridge.tokens["etl"]) + "s" if wrong == "path" else bridge.url("0" * 64)
 
-    with pytest.raises(KmsError, match="check the path of its URL"):
+    with pytest.raises(KmsError, match=f"check {advice}"):
         orc.read_table(str(file), HadoopKmsKeys(url, retry=ONCE), masked=True)
 
 

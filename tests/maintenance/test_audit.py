@@ -39,6 +39,7 @@ from tests.support.listeners import stopping
 from tests.support.tables import (
     MASTER_KEY,
     SCHEMA,
+    SHOWN_PARTITIONS,
     TEAM_SCHEMA,
     data_files,
     encrypted_sql_catalog,
@@ -504,7 +505,7 @@ def test_what_was_committed_after_the_table_was_loaded_is_no_older_metadata(aws:
 
 
 def test_partition_values_in_summaries_are_told(aws: AwsServer, warehouse: Path) -> None:
-    table = maintained_table(encrypted_sql_catalog(warehouse, aws), properties={"write.summary.partition-limit": "10"})
+    table = maintained_table(encrypted_sql_catalog(warehouse, aws, SHOWN_PARTITIONS), properties={"write.summary.partition-limit": "10"})
 
     assert kinds(audit(table)) == {FindingKind.PARTITION_VALUES}
 

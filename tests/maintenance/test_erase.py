@@ -34,8 +34,11 @@ from tests.support.stored_text import readable_text
 from tests.support.table_files import TableFiles
 from tests.support.tables import (
     MASTER_KEY,
+    PARTITION_FOLDERS,
+    SHOWN_PARTITIONS,
     contents_below,
     data_files,
+    encrypted_sql_catalog,
     flip,
     folder_of,
     metadata_path,
@@ -152,9 +155,9 @@ def test_a_branch_that_is_named_for_a_branch_is_nobodys_and_keeps_its_rows(catal
     check_nothing_is_left(table)
 
 
-def test_partition_folders_and_summaries_go_too(catalog: Catalog) -> None:
+def test_partition_folders_and_summaries_go_too(tmp_path: Path, aws: AwsServer) -> None:
     by_customer = PartitionSpec(PartitionField(1, 1000, IdentityTransform(), "customer_id"))
-    table = people(catalog, {"write.summary.partition-limit": "100"}, by_customer)
+    table = people(encrypted_sql_catalog(tmp_path, aws, SHOWN_PARTITIONS), SHOWN_PARTITIONS, by_customer)
     assert any(f"customer_id={PERSON}" in str(path) for path in folder_of(table).rglob("*"))
     assert erase(table, FILTER).is_complete
     assert table.refresh().scan().count() == 59
@@ -165,9 +168,9 @@ def test_partition_folders_and_summaries_go_too(catalog: Catalog) -> None:
     assert not [path for path in folder_of(table).rglob("*") if path.name == f"customer_id={PERSON}"]
 
 
-def test_a_folder_that_stays_is_said_and_keeps_no_key(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_that_stays_is_said_and_keeps_no_key(tmp_path: Path, aws: AwsServer, monkeypatch: pytest.MonkeyPatch) -> None:
     by_customer = PartitionSpec(PartitionField(1, 1000, IdentityTransform(), "customer_id"))
-    table = people(catalog, {}, by_customer)
+    table = people(encrypted_sql_catalog(tmp_path, aws, SHOWN_PARTITIONS), PARTITION_FOLDERS, by_customer)
 
     # Of the standard library: only a mount makes a folder busy, and a FileIO knows no folders.
     def busy(folder: Path) -> None:
@@ -395,10 +398,10 @@ class TestPrincipals:
         assert list(erased.not_searched) == [f"file://{called}"]
         assert not erased.is_complete
 
-    def test_older_metadata_without_keys_that_names_the_persons_partition_goes(self, catalog: Catalog) -> None:
+    def test_older_metadata_without_keys_that_names_the_persons_partition_goes(self, tmp_path: Path, aws: AwsServer) -> None:
         """Such as of a table that was plain once."""
         by_person = PartitionSpec(PartitionField(1, 1000, IdentityTransform(), "customer_id"))
-        table = people(catalog, {"write.summary.partition-limit": "100"}, by_person)
+        table = people(encrypted_sql_catalog(tmp_path, aws, SHOWN_PARTITIONS), SHOWN_PARTITIONS, by_person)
         plain = json.loads(metadata_path(table).read_bytes())
         of_keys = {"encryption-keys", "next-row-id", "properties"}
         plain = {name: value for name, value in plain.items() if name not in of_keys} | {"format-version": 2, "statistics": []}

@@ -22,7 +22,7 @@ from tablecrypt.maintenance import Erased, erase, reencrypt
 from tests.maintenance.test_erase import check_nothing_is_left
 from tests.support.plaintext import CANARY
 from tests.support.protected_tables import TABLE_KEY, Clients, clients, protected_table
-from tests.support.tables import folder_of
+from tests.support.tables import SHOWN_PARTITIONS, folder_of
 
 SCHEMA: Final = Schema(NestedField(1, "customer_id", IntegerType()), NestedField(2, "email", StringType()))
 FILTER: Final = "customer_id = 7"
@@ -137,8 +137,9 @@ class TestSchemasThatChanged:
         assert [each for each in by_mail.outside if "'email'" in each and "field id 2, not 4" in each and "is 'mail' now" in each]
         assert not [each for each in erase(table, "mail = 'x'").outside if "had the name" in each]
 
-    def test_partitions_that_changed(self, both: Clients, mode: str) -> None:
-        table = people(both.payroll, SCHEMA, BY_CUSTOMER, properties={"write.delete.mode": mode, "write.summary.partition-limit": "100"})
+    def test_partitions_that_changed(self, tmp_path: Path, mode: str) -> None:
+        payroll = clients(tmp_path, SHOWN_PARTITIONS).payroll
+        table = people(payroll, SCHEMA, BY_CUSTOMER, properties={"write.delete.mode": mode, **SHOWN_PARTITIONS})
         table.append(rows(table, 1, 7))
         with table.update_spec() as change:
             change.remove_field("customer_id").add_field("email", IdentityTransform(), "mail")
@@ -158,8 +159,8 @@ class TestSchemasThatChanged:
         erased_from(table, "person.id = 7")
 
 
-def test_the_result_names_no_partition(both: Clients) -> None:
-    table = people(both.payroll, SCHEMA, BY_CUSTOMER)
+def test_the_result_names_no_partition(tmp_path: Path) -> None:
+    table = people(clients(tmp_path, SHOWN_PARTITIONS).payroll, SCHEMA, BY_CUSTOMER, properties=SHOWN_PARTITIONS)
     table.append(rows(table, 1, 7000007, 8))
     for dry_run in (True, False):
         erased = erase(table, "customer_id = 7000007", dry_run=dry_run)
@@ -209,3 +210,39 @@ def test_blanked_rows_are_known_after_they_were_encrypted_again(both: Clients) -
     assert (task.file.record_count, task.delete_files) == (2, set())
     assert not list(folder_of(table).rglob("*-blanked.parquet"))
     assert table.scan(selected_fields=("id", "ssn")).to_arrow().to_pylist() == [{"id": 1, "ssn": "SSN-1"}, {"id": 2, "ssn": "SSN-2"}]
+
+
+@pytest.mark.parametrize(
+    ("row_filter", "question"),
+    [
+        ("email not in ('a', 'b')", "'email' is null"),
+        ("not (email in ('a', 'b') or customer_id = 1)", "'email' is null"),
+        ("score != 0", "'score' is nan"),
+        ("not (score = 0)", "'score' is nan"),
+        ("score not in (0.0, 1.0) and score is not null", "'score' is nan"),
+    ],
+)
+def test_a_filter_that_leaves_open_what_becomes_of_null_or_nan_is_refused_and_says_what_to_add(
+    both: Clients, row_filter: str, question: str
+) -> None:
+    table = both.payroll.create_table(
+        "db.t", Schema(*SCHEMA.fields, NestedField(3, "score", DoubleType())), properties={"encryption.key-id": TABLE_KEY}
+    )
+    table.append(
+        pa.table({"customer_id": [2, 3, 4], "email": ["c", None, "a"], "score": [1.0, float("nan"), 0.0]}, schema=table.schema().as_arrow())
+    )
+    with pytest.raises(ConfigurationError, match=f"rows whose {question}, which a scan by it finds and a delete leaves") as refused:
+        erase(table, row_filter)
+    column, what = question.replace("'", "").split(" is ")
+    assert f"or {column} is {what}" in str(refused.value)
+
+    for settled in (f"({row_filter}) and {column} is not {what}", f"({row_filter}) or {column} is {what}"):
+        found = set(ids_of(table, settled))
+        before = set(ids_of(table, "customer_id > 0"))
+        assert erase(table, settled).is_complete
+        assert set(ids_of(table.refresh(), "customer_id > 0")) == before - found
+        assert ids_of(table, settled) == []
+
+
+def ids_of(table: Table, row_filter: str) -> list[int]:
+    return [int(each) for each in table.scan(row_filter).to_arrow()["customer_id"].to_pylist()]

@@ -22,7 +22,17 @@ from tests.support.aws import AwsServer
 from tests.support.damaged_later_io import DAMAGED_LATER_IO, damaged_after
 from tests.support.erased_table import EXPORT, VALUE, data_file, erased_table, unfinished
 from tests.support.plaintext import CANARY
-from tests.support.tables import encrypted_sql_catalog, encrypted_table, flip, folder_of, maintained_table, memory_catalog, new_table, rows
+from tests.support.tables import (
+    PARTITION_FOLDERS,
+    encrypted_sql_catalog,
+    encrypted_table,
+    flip,
+    folder_of,
+    maintained_table,
+    memory_catalog,
+    new_table,
+    rows,
+)
 
 FORMS: Final[tuple[Callable[[Erased], str], ...]] = (certificate_json, certificate_page)
 COMPLETE: Final[dict[str, Any]] = {"remaining": {}, "not_searched": {}, "refused": {}, "failed": {}, "hidden_columns": ()}
@@ -206,7 +216,7 @@ def test_a_path_that_cannot_be_written_is_refused_before_the_erasure(tmp_path: P
 
 
 def test_the_certificate_of_a_table_partitioned_by_the_persons_name_does_not_name_them(warehouse: Path, aws: AwsServer) -> None:
-    table = maintained_table(encrypted_sql_catalog(warehouse, aws))
+    table = maintained_table(encrypted_sql_catalog(warehouse, aws, PARTITION_FOLDERS), properties=PARTITION_FOLDERS)
     erased = erase(table, f"team = 'north' and note = '{CANARY} 2'")
 
     assert erased.is_complete

@@ -30,7 +30,7 @@ from tests.support.protected_tables import COLUMN_KEY, SSN, Clients, clients, de
 from tests.support.restricting_server import RestrictingServer
 from tests.support.stored_text import readable_text
 from tests.support.table_files import TableFiles
-from tests.support.tables import MERGE_ON_READ, data_files, folder_of, metadata_of
+from tests.support.tables import MERGE_ON_READ, PARTITION_FOLDERS, SHOWN_PARTITIONS, data_files, folder_of, metadata_of
 
 VALUES: Final = ("HIVPOSITIVE", "INFLUENZA", "MEASLES")
 
@@ -50,7 +50,7 @@ def _state(table: EncryptedTable, **scan: Any) -> list[dict[str, Any]]:
 
 def _partitioned(both: Clients, source: str = "ssn", transform: Any = None, **properties: str) -> EncryptedTable:
     """A table of two files for each of its partitions, by a column that is not protected yet."""
-    table = protected_table(both.payroll, **{"encryption.column-keys": "", **properties})
+    table = protected_table(both.payroll, **{"encryption.column-keys": "", **PARTITION_FOLDERS, **properties})
     with table.update_spec() as update:
         update.add_field(source, transform or IdentityTransform(), "shown")
     table.append(_rows(*range(6)))
@@ -110,7 +110,7 @@ def _vector_footers(table: EncryptedTable) -> Iterator[str]:
 
 @pytest.fixture
 def both(tmp_path: Path) -> Clients:
-    return clients(tmp_path)
+    return clients(tmp_path, SHOWN_PARTITIONS)
 
 
 @pytest.mark.parametrize("out_of_line", [True, False], ids=["out of line", "all files"])
@@ -494,7 +494,7 @@ def test_a_writer_who_may_only_wrap_moves_nothing(both: Clients, *, out_of_line:
 
 @pytest.mark.parametrize("commits", [0, 1, 2])
 def test_a_run_that_is_killed_at_any_commit_is_finished_by_the_next(tmp_path: Path, commits: int) -> None:
-    both = clients(tmp_path, catalog_class=InterruptedCatalog)
+    both = clients(tmp_path, SHOWN_PARTITIONS, InterruptedCatalog)
     table = _partitioned(both, **MERGE_ON_READ)
     table.delete("id = 4")
     _declare(table)
@@ -521,7 +521,7 @@ def test_a_client_of_a_rest_server_moves_files_and_cleans_manifests(both: Client
     _declare(table)
     with RestrictingServer(both.payroll) as server:
         keyring = {name: value for name, value in both.payroll.properties.items() if name.startswith(("encryption.", "kms."))}
-        remote = loaded(server.client(**keyring), table.name())
+        remote = loaded(server.client(**keyring, **PARTITION_FOLDERS), table.name())
         m.reencrypt(remote, out_of_line=True)
         m.shred(remote, all_but_heads=True, delete_below=[remote.location()])
     assert (_specs(table), _state(table), _shown(both, table)) == ({table.spec().spec_id}, before, [])

@@ -20,6 +20,7 @@ from tests.support.listeners import once, stopping_after
 from tests.support.tables import (
     BY_TEAM,
     MASTER_KEY,
+    PARTITION_FOLDERS,
     TEAM_SCHEMA,
     encrypted_sql_catalog,
     encrypted_table,
@@ -28,6 +29,7 @@ from tests.support.tables import (
     path_of,
     summary_of,
     team_rows,
+    team_table,
 )
 
 EVERYTHING = ("*", "_row_id", "_last_updated_sequence_number")
@@ -109,7 +111,7 @@ def test_a_filter_leaves_other_partitions_alone(table: Table) -> None:
     result = reencrypt(table, where="team = 'south'")
     stayed = files.keys() & data_files(table).keys()
     assert result.data_files == 3
-    assert len(stayed) == 3 and all("team=north" in location for location in stayed)
+    assert len(stayed) == 3 and {files[location].partition[0] for location in stayed} == {"north"}
     assert len(contents(table)) == 57
 
 
@@ -265,3 +267,17 @@ def test_a_run_killed_at_any_step_is_finished_by_the_next(warehouse: Path, aws: 
         reencrypt(survivor)
         assert contents(survivor) == before
     assert not list(folder_of(table).glob("metadata/tablecrypt-reencrypt/*.json"))
+
+
+@pytest.mark.parametrize("properties", [{}, {"write.object-storage.enabled": "true"}], ids=["simple", "object storage"])
+def test_new_files_lie_where_no_name_shows_a_partition(tmp_path: Path, aws: AwsServer, properties: dict[str, str]) -> None:
+    shown = team_table(encrypted_sql_catalog(tmp_path, aws, PARTITION_FOLDERS), 0, 100, properties=PARTITION_FOLDERS)
+    assert all("/team=" in location for location in data_files(shown))
+    shown.transaction().remove_properties(*PARTITION_FOLDERS).set_properties(properties).commit_transaction()
+
+    reencrypt(shown)
+
+    new = data_files(shown.refresh())
+    assert len(new) == 4
+    assert not [each for each in new if "team=" in each or not each.startswith(f"{shown.location()}/data/")]
+    assert len({each.rpartition("/")[0] for each in new}) == (4 if properties else 1)

@@ -35,7 +35,6 @@ BY_TEXT: Final = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "tex
 UNIQUE: Final = "0f0e0d0c-0b0a-0908-0706-050403020100"
 FIELDS: Final[dict[str, Any]] = {KIND: "location", "task": 3, "attempt": 17, "unique": UNIQUE, "number": 0, "partition": ""}
 LOCATION: Final = f"file:///lake/data/00003-17-{UNIQUE}-00000.parquet"
-IN_PARTITION: Final = f"file:///lake/data/text=a%2F..%2Fb/00003-17-{UNIQUE}-00000.parquet"
 PARTITION: Final = base64.b64encode(b"\x01\x00\x00\x00\x06a/../b").decode()
 
 MALFORMED: Final = {
@@ -129,10 +128,10 @@ def test_a_location_is_given_once_to_one_attempt() -> None:
         locations.respond(json.dumps(FIELDS))
 
 
-def test_partition_values_lead_to_a_folder_of_the_table_and_nowhere_else() -> None:
+def test_partition_values_are_checked_and_lead_to_no_place_that_shows_them() -> None:
     locations = FileLocations(metadata(BY_TEXT))
 
-    assert locations.respond(json.dumps(FIELDS | {"partition": PARTITION})) == IN_PARTITION
+    assert locations.respond(json.dumps(FIELDS | {"partition": PARTITION})) == LOCATION
     with pytest.raises(FormatError, match="ends early"):
         locations.respond(json.dumps(FIELDS | {"partition": PARTITION[:8]}))
 

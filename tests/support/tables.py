@@ -152,6 +152,12 @@ def key_file_kms(path: Path, *key_ids: str) -> dict[str, str]:
     return {"encryption.kms-type": "local", "kms.local.key-file": str(path)}
 
 
+PARTITION_FOLDERS: Final = {"write.py-location-provider.impl": "pyiceberg.table.locations.SimpleLocationProvider"}
+"""Of a table and its catalog: names of files show partitions, as in tables of others and of earlier releases."""
+SHOWN_PARTITIONS: Final = {**PARTITION_FOLDERS, "write.summary.partition-limit": "100"}
+"""Likewise: names of files and summaries of snapshots do."""
+
+
 def encrypted_sql_catalog(folder: Path, aws: AwsServer, properties: Mapping[str, str] | None = None) -> EncryptedSqlCatalog:
     """A catalog whose database and warehouse are in `folder`, with keys in moto's KMS and the namespace `db`."""
     catalog = load_catalog(

@@ -39,7 +39,7 @@ from pyiceberg.schema import Schema
 
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.keys.nested_columns import name_or_id
-from tablecrypt.table.filters import DeleteFilter, fitted
+from tablecrypt.table.filters import DeleteFilter, fitted, unsaid
 
 WHOLE_TABLE: Final = "to destroy a whole table, use shred with whole_table, or tablecrypt shred --whole-table"
 _OPERATORS: Final[dict[type[BooleanExpression], str]] = {
@@ -68,7 +68,8 @@ class ErasureFilter:
         expression: unbound; it fits the schema.
 
     Raises:
-        ConfigurationError: it is true of every row or can be of none, compares whole numbers with a fraction, or Arrow cannot evaluate it.
+        ConfigurationError: it is true of every row or can be of none, leaves open what becomes of nulls or NaN, compares whole numbers with
+            a fraction, or Arrow cannot evaluate it.
     """
 
     def __init__(self, schema: Schema, expression: BooleanExpression) -> None:
@@ -81,6 +82,14 @@ class ErasureFilter:
             raise ConfigurationError(f"the filter is true of every row: {WHOLE_TABLE}")
         if isinstance(bound, AlwaysFalse):
             raise ConfigurationError("the filter is true of no row, whatever the table holds: no column of its type can have such a value")
+
+        # What a scan by this filter goes on to find would pass for rows that the proof says are gone.
+        if (open_question := unsaid(self.expression, schema)) is not None:
+            column, what = open_question
+            raise ConfigurationError(
+                f"the filter leaves open what becomes of rows whose {column!r} is {what}, which a scan by it finds and a delete leaves: "
+                f"add `or {column} is {what}` to erase them, or `and {column} is not {what}` to keep them"
+            )
 
         self.on_rows = DeleteFilter(schema, self.expression)
         self.field_ids = frozenset(extract_field_ids(bound))

@@ -1,4 +1,7 @@
-"""A schema that somebody who writes metadata.json added and made current: no filter loses rows by it, and no delete takes others."""
+"""Who writes metadata.json adds a schema or a partition spec, and makes it current.
+
+No filter loses rows by such a schema and no delete takes others; such a spec has no writer put values where no key is needed to read them.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +16,11 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.types import DecimalType, IntegerType, LongType, PrimitiveType, StringType
 
 from tablecrypt.errors import ConfigurationError, TamperedFileError
-from tablecrypt.maintenance import erase
+from tablecrypt.maintenance import compact, erase, reencrypt
 from tablecrypt.table.table import EncryptedTable
 from tests.support.aws import AwsServer
 from tests.support.edited_metadata import edited
-from tests.support.tables import encrypted_table, ids, new_table, unpinned_catalog
+from tests.support.tables import encrypted_table, files_below, folder_of, ids, new_table, unpinned_catalog
 
 AMOUNTS = pa.array([Decimal("1.23"), Decimal("4.56"), None], pa.decimal128(9, 2))
 ROWS = pa.table({"id": [1, 2, 3], "amount": AMOUNTS, "size": pa.array([1, 4_000_000_000, None], pa.int64())})
@@ -115,3 +118,33 @@ def test_a_decimal_may_get_more_digits(table: EncryptedTable) -> None:
         update.update_column("amount", DecimalType(12, 2))
     assert ids(table.refresh(), row_filter="amount > 2") == [2]
     assert isinstance(table.schema().find_type("size"), LongType)
+
+
+WRITES: dict[str, Callable[[EncryptedTable], object]] = {
+    "append": lambda table: table.append(ROWS),
+    "stream": lambda table: table.append(ROWS.to_reader()),
+    "delete": lambda table: table.delete("id = 1"),
+    "overwrite": lambda table: table.overwrite(ROWS),
+    "upsert": lambda table: table.upsert(ROWS, join_cols=["id"]),
+    "compact": lambda table: compact(table, rewrite_all=True),
+    "erase": lambda table: erase(table, "id = 1", delete_below=[table.location()]),
+    "reencrypt": reencrypt,
+}
+
+
+@pytest.mark.parametrize("properties", [{}, {"write.object-storage.enabled": "true"}], ids=["simple", "object storage"])
+@pytest.mark.parametrize("write", WRITES)
+def test_no_partition_value_is_in_a_name_or_a_summary_that_needs_no_key(catalog: Catalog, write: str, properties: dict[str, str]) -> None:
+    table = new_table(catalog, appends=[ROWS], properties=properties)
+
+    def partition_by_size(metadata: dict[str, Any]) -> None:
+        field = {"source-id": 3, "field-id": 1000, "name": "size", "transform": "identity"}
+        metadata["partition-specs"].append({"spec-id": 1, "fields": [field]})
+        metadata.update({"default-spec-id": 1, "last-partition-id": 1000})
+        metadata["properties"]["write.summary.partition-limit"] = "100"
+
+    WRITES[write](encrypted_table(edited(table, partition_by_size)))
+
+    stored = files_below(folder_of(table))
+    assert not [path for path in stored if "size=" in str(path) or "4000000000" in str(path)]
+    assert not [path for path in stored if b"4000000000" in path.read_bytes() or b"partitions.size" in path.read_bytes()]
