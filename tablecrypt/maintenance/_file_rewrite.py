@@ -44,7 +44,7 @@ import secrets
 import shutil
 import uuid
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final, TypeVar
@@ -158,7 +158,9 @@ class Journal:
         locations = [file.location for file in stored_files(self._io.inner, self._folder) if operation_of_journal(file.location)]
         # The keys go first: entries without them count as not done.
         for location in sorted(locations, key=lambda each: not each.endswith(JOURNAL_KEYS)):
-            self._io.delete_new(location)
+            # Another run that finished the same work may have deleted it a moment ago.
+            with suppress(FileNotFoundError):
+                self._io.delete_new(location)
 
     def _is_stored(self, file: DataFile) -> bool:
         # A run that rests for days may find its files taken for orphans.

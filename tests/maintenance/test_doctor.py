@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import resource
 from collections.abc import Iterator
 from pathlib import Path
 from typing import cast
@@ -10,12 +11,14 @@ from typing import cast
 import pyarrow as pa
 import pytest
 from pyiceberg.catalog import Catalog
+from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from tablecrypt import load_catalog
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.kms.local_file import create_key_file
 from tablecrypt.maintenance import CheckUp, audit, doctor
 from tablecrypt.maintenance._doctor import PROBE, fits
+from tablecrypt.maintenance._doctor.check_up import try_to_write
 from tablecrypt_catalog import EncryptedSqlCatalog
 from tests.support import refusing_services
 from tests.support.command import Command, run
@@ -311,3 +314,16 @@ def test_a_catalog_that_is_not_configured_is_a_check_that_fails() -> None:
     assert (done.code, done.stderr) == (1, "")
     assert "FAILS  load the catalog" in done.stdout
     assert "pyarrow" in done.stdout
+
+
+def test_half_of_a_probe_is_deleted(catalog: Catalog, unwatched_warehouse: Path) -> None:
+    """As on a full disk, which takes the name of a file and none of its bytes."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))
+    try:
+        checks = list(try_to_write(PyArrowFileIO(), unwatched_warehouse.as_uri()))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+    assert [each.state.value for each in checks] == ["fails"]
+    assert not list(unwatched_warehouse.rglob(f"{PROBE}*"))

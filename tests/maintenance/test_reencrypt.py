@@ -15,6 +15,7 @@ from tablecrypt.errors import ConfigurationError, TamperedFileError
 from tablecrypt.maintenance import Progress, reencrypt
 from tablecrypt.manifests.records import key_metadata_of
 from tests.support.aws import AwsServer
+from tests.support.deleting_twice_io import DELETING_TWICE_IO
 from tests.support.kill_points import MORTAL_IN_MEMORY, Killed, dying_at, mortal_databases
 from tests.support.listeners import once, stopping_after
 from tests.support.tables import (
@@ -281,3 +282,10 @@ def test_new_files_lie_where_no_name_shows_a_partition(tmp_path: Path, aws: AwsS
     assert len(new) == 4
     assert not [each for each in new if "team=" in each or not each.startswith(f"{shown.location()}/data/")]
     assert len({each.rpartition("/")[0] for each in new}) == (4 if properties else 1)
+
+
+def test_a_journal_that_another_run_has_deleted_is_gone(tmp_path: Path, aws: AwsServer) -> None:
+    table = team_table(encrypted_sql_catalog(tmp_path, aws, {"py-io-impl": DELETING_TWICE_IO}), 0, 100)
+
+    assert reencrypt(table).data_files == 4
+    assert not list(folder_of(table).glob("metadata/tablecrypt-reencrypt/*"))

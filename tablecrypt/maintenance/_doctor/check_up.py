@@ -20,6 +20,7 @@ from __future__ import annotations
 import os
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final, Protocol, runtime_checkable
 
@@ -245,8 +246,15 @@ def try_to_write(io: FileIO, folder: str) -> Iterator[Check]:
 
     def write() -> str:
         output = encrypting.encrypting_output(location, StandardKeyMetadata.generate(_PROBE_KEY_LENGTH, secrets.token_bytes))
-        with output.create() as stream:
-            stream.write(probe)
+        try:
+            with output.create() as stream:
+                stream.write(probe)
+        except BaseException:
+            # On a full disk an empty file is left of it.
+            with suppress(Exception):
+                encrypting.delete(location)
+            raise
+
         outputs.append(output)
         return f"a probe of {len(output):,} encrypted bytes was written"
 
