@@ -88,8 +88,9 @@ def test_what_is_null_is_what_is_stored_also_where_a_schema_requires_values(cata
 def test_rows_that_are_null_are_erased_also_where_a_schema_requires_values(table: EncryptedTable) -> None:
     planted = with_schema(table, "amount", required=True)
 
-    erase(planted, "amount is null", delete_below=[planted.location()])
+    erased = erase(planted, "amount is null", delete_below=[planted.location()])
 
+    assert erased.shape == "amount is null"
     assert ids(planted.refresh()) == [1, 2]
 
 

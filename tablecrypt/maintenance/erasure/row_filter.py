@@ -153,6 +153,6 @@ def shape_of(expression: BooleanExpression, outer: type[BooleanExpression] | Non
     if isinstance(expression, Not):
         return f"not ({shape_of(expression.child)})"
     if isinstance(expression, UnboundPredicate) and isinstance(expression.term, Reference):
-        return f"{expression.term.name} {_OPERATORS.get(type(expression), '?')}"
+        return f"{expression.term.name} {next(_OPERATORS[kind] for kind in type(expression).__mro__ if kind in _OPERATORS)}"
 
     return "false" if isinstance(expression, AlwaysFalse) else "true"
