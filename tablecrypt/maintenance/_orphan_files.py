@@ -17,6 +17,7 @@ Do not use it on a table whose location holds another table's, or whose files an
 from __future__ import annotations
 
 import datetime as dt
+import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -27,7 +28,7 @@ from pyiceberg.utils.concurrent import ExecutorFactory
 
 from tablecrypt.arguments import checked_arguments
 from tablecrypt.errors import ConfigurationError, FormatError
-from tablecrypt.files.deletion import DeletionScope, is_share_record_name, place_of
+from tablecrypt.files.deletion import LOCAL, DeletionScope, is_share_record_name, place_of
 from tablecrypt.files.raw_output import TABLE_METADATA_SUFFIXES
 from tablecrypt.files.stores import StoredFile, stored_files
 from tablecrypt.maintenance._storage import refused_deletion, remove_empty_folders
@@ -137,6 +138,9 @@ def remove_orphan_files(
     stored = [file for file in files if chosen.contains(file.location)]
     # Manifests and listings spell locations differently: s3a://b/x and s3://b/x are one file.
     known = {place_of(each) for each in known_locations(reload(table))}
+    # A file of a local disk may be a link to its content beside it.
+    links = [f"/{path}" for store, _, path in known if store == LOCAL and os.path.islink(f"/{path}")]
+    known |= {place_of(os.path.realpath(link)) for link in links}
     unknown = [file for file in stored if _is_old(file, limit) and not _is_hidden(file, location) and place_of(file.location) not in known]
     strangers = _foreign_folders(io, stored, known, str(table.metadata.table_uuid))
     refused = {file.location: reason for file in unknown if (reason := _reason_against(io, strangers, file.location)) is not None}

@@ -17,7 +17,17 @@ from tablecrypt.table.other_tables import OtherTables
 from tablecrypt_catalog import EncryptedSqlCatalog
 from tests.support.aws import AwsServer
 from tests.support.plaintext import CANARY
-from tests.support.tables import MASTER_KEY, SCHEMA, current_snapshot, data_files, encrypted_sql_catalog, files_below, new_table, path_of
+from tests.support.tables import (
+    MASTER_KEY,
+    SCHEMA,
+    current_snapshot,
+    data_files,
+    data_paths,
+    encrypted_sql_catalog,
+    files_below,
+    new_table,
+    path_of,
+)
 
 pytestmark = pytest.mark.slow
 
@@ -146,6 +156,17 @@ def test_files_of_a_folder_that_is_spelled_in_another_way_are_no_orphans(
     removed = remove_orphan_files(table, LATER, dry_run=False)
 
     assert removed.deleted == ()
+    assert catalog.load_table(table.name()).scan().to_arrow() == kept
+
+
+def test_what_a_live_file_leads_to_is_no_orphan(catalog: EncryptedSqlCatalog) -> None:
+    """As where somebody put files of a disk elsewhere, with links in their places."""
+    table = new_table(catalog, appends=[rows(0)])
+    kept = table.scan().to_arrow()
+    for live in data_paths(table):
+        live.symlink_to(live.rename(live.with_name(f"moved-{live.name}")))
+
+    assert remove_orphan_files(table, LATER, dry_run=False).deleted == ()
     assert catalog.load_table(table.name()).scan().to_arrow() == kept
 
 
