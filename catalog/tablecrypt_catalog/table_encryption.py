@@ -58,7 +58,7 @@ from tablecrypt.table.other_tables import OtherTables
 from tablecrypt.table.planning.missing_main import cut_off_head, described
 from tablecrypt.table.protection.declaration import check_master_keys
 from tablecrypt.table.protection.declaring import first_declarations
-from tablecrypt.table.snapshots import check_retention
+from tablecrypt.table.snapshots import check_retention, check_shown_partitions
 from tablecrypt.table.table import EncryptedTable, are_plain_tables_opened
 from tablecrypt.table.table_files import TableFileIO, folders_named, folders_of
 from tablecrypt.table.updates import AddEncryptionKeyUpdate, with_copies
@@ -462,6 +462,7 @@ def creation_properties(client_properties: Properties, table_properties: Propert
     check_name_mapping(creation)
     check_spelling(creation, OF_TABLES)
     check_values(creation, OF_TABLES)
+    check_shown_partitions(creation, client_properties)
     KeySettings.of(creation)
     AllowedKeys.of(client_properties).check((str(creation[names.KEY_ID.name]),), f"the table property {names.KEY_ID.name}")
 

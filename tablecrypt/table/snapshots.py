@@ -611,6 +611,18 @@ def schema_of_spec(spec: PartitionSpec, current: Schema, schemas: Sequence[Schem
     )
 
 
+def check_shown_partitions(given: Mapping[str, Any], client: Mapping[str, Any]) -> None:
+    """Refuse table properties by which summaries would show partition values, unless the client's configuration says so too.
+
+    Raises:
+        ConfigurationError: it does not. No snapshot of this client's would show them, and the setting would pass unnoticed.
+    """
+    if PARTITION_SUMMARIES.whole_number(given) and not PARTITION_SUMMARIES.whole_number(client):
+        raise ConfigurationError(
+            f"{PARTITION_SUMMARIES.name} puts partition values into metadata.json in the clear: set it in the catalog's configuration too"
+        )
+
+
 def summary_counts(
     metadata: TableMetadata, added: Iterable[DataFile], removed: Iterable[DataFile] = (), most_partitions: int = 0
 ) -> dict[str, str]:

@@ -66,7 +66,7 @@ from tablecrypt.table.protection.visible_columns import ERROR, visible_columns
 from tablecrypt.table.protection.writing import AssertProtectionUnchanged, StaleWriteError
 from tablecrypt.table.row_changes import RowChange, Upsert, deleted_rows, encrypted_files_to_data_files, key_columns, marks_rows
 from tablecrypt.table.scan import EncryptedDataScan
-from tablecrypt.table.snapshots import CommitOptions, EncryptedOverwrite, EncryptedProducer, EncryptedUpdateSnapshot
+from tablecrypt.table.snapshots import CommitOptions, EncryptedOverwrite, EncryptedProducer, EncryptedUpdateSnapshot, check_shown_partitions
 from tablecrypt.table.table_files import TableFileIO
 from tablecrypt.table.updates import (
     AddEncryptionKeyUpdate,
@@ -363,6 +363,7 @@ class EncryptedTransaction(TransactionAdapter):
             self._check_version(version)
         declared = declared_by_update(self.table_metadata, given, self._of_catalog)
         check_table_properties(self.table_metadata.properties, {**self.table_metadata.properties, **declared.updates})
+        check_shown_partitions(declared.updates, self._of_catalog)
         self._check_declared(self.table_metadata, declared.updates)
         return self._set_and_remove(declared, given)
 

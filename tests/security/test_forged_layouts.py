@@ -20,7 +20,17 @@ from tablecrypt.maintenance import compact, erase, reencrypt
 from tablecrypt.table.table import EncryptedTable
 from tests.support.aws import AwsServer
 from tests.support.edited_metadata import edited
-from tests.support.tables import encrypted_table, files_below, folder_of, ids, new_table, unpinned_catalog
+from tests.support.tables import (
+    encrypted_sql_catalog,
+    encrypted_table,
+    files_below,
+    folder_of,
+    ids,
+    new_table,
+    team_rows,
+    team_table,
+    unpinned_catalog,
+)
 
 AMOUNTS = pa.array([Decimal("1.23"), Decimal("4.56"), None], pa.decimal128(9, 2))
 ROWS = pa.table({"id": [1, 2, 3], "amount": AMOUNTS, "size": pa.array([1, 4_000_000_000, None], pa.int64())})
@@ -119,6 +129,21 @@ def test_a_decimal_may_get_more_digits(table: EncryptedTable) -> None:
         update.update_column("amount", DecimalType(12, 2))
     assert ids(table.refresh(), row_filter="amount > 2") == [2]
     assert isinstance(table.schema().find_type("size"), LongType)
+
+
+def test_summaries_show_partitions_where_the_client_says_so_too(tmp_path: Path, aws: AwsServer) -> None:
+    own = {"write.summary.partition-limit": "2"}
+    plain, shown = (encrypted_sql_catalog(tmp_path, aws, properties) for properties in ({}, own))
+    with pytest.raises(ConfigurationError, match="set it in the catalog's configuration too"):
+        new_table(plain, properties=own)
+    table = team_table(shown, 0, properties=own)
+    with pytest.raises(ConfigurationError, match="set it in the catalog's configuration too"):
+        plain.load_table(table.name()).transaction().set_properties({"write.summary.partition-limit": "3"})
+
+    plain.load_table(table.name()).append(team_rows(100))
+    of_plain, of_shown = (snapshot.model_dump_json() for snapshot in reversed(table.refresh().snapshots()))
+    assert "partitions.team=" in of_shown
+    assert "partitions.team=" not in of_plain
 
 
 WRITES: dict[str, Callable[[EncryptedTable], object]] = {
