@@ -38,10 +38,10 @@ needs to step over the column. Other readers expect the encrypted metadata besid
 
 A sink that is a path is written only when all went well; in a file object an error leaves a part that no reader takes for a Parquet file.
 
-Raises ConfigurationError for options that encryption excludes or pyarrow refuses, for keys that cannot be used, and for what encryption has
-no space for.
+Raises ConfigurationError for options that encryption excludes or pyarrow refuses, or that name a column the file does not have, for keys
+that cannot be used, for rows that pyarrow cannot write, and for what encryption has no space for.
 For a file that is read: TamperedFileError, KeyMismatchError where a key decrypts nothing of it, PlaintextRefusedError, FormatError and
-KeyNotFoundError. What pyarrow raises for rows that it cannot write passes through.
+KeyNotFoundError.
 
 Specification: Apache Parquet, "Parquet Modular Encryption", sections 5.2 to 5.5.
 """
@@ -49,7 +49,7 @@ Specification: Apache Parquet, "Parquet Modular Encryption", sections 5.2 to 5.5
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
@@ -82,6 +82,7 @@ from tablecrypt.parquet.structs import (
     RowGroup,
 )
 from tablecrypt.parquet.thrift import Struct
+from tablecrypt.setting_kinds import did_you_mean, question
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -97,6 +98,11 @@ _EXCLUDED: Final = {
 }
 _AT_LEAST_1: Final = ("max_rows_per_page", "write_batch_size")
 """Options of pyarrow's: below 1 it writes without end, or ends the process."""
+_BY_COLUMN: Final = (
+    *("use_dictionary", "write_statistics", "use_byte_stream_split", "column_encoding", "bloom_filter_options"),
+    *("compression", "compression_level"),
+)
+"""Options of pyarrow's that may be a list of columns, or a dict by column. It says nothing of names that no column has."""
 STRIPPED: Final = (
     ColumnMetaData.KEY_VALUE_METADATA,
     ColumnMetaData.STATISTICS,
@@ -561,12 +567,7 @@ class EncryptedParquetWriter:
     def __init__(
         self, sink: Any, schema: pa.Schema, keys: FileKeys, *, random: Callable[[int], bytes] = secrets.token_bytes, **options: Any
     ) -> None:
-        for name, reason in _EXCLUDED.items():
-            if options.get(name) is not None:
-                raise ConfigurationError(f"an encrypted Parquet file cannot be written with {name}: {reason}")
-        for name in _AT_LEAST_1:
-            if isinstance(value := options.get(name), int) and value < 1:
-                raise ConfigurationError(f"{name} is {value}; it must be at least 1")
+        _check_options(options)
         # Arrow finds columns by their names when it reads the file.
         if len(set(schema.names)) != len(schema.names):
             raise ConfigurationError("an encrypted Parquet file needs a different name for every column")
@@ -576,8 +577,8 @@ class EncryptedParquetWriter:
         self._closed = False
         self._broken = False
         # Options that pyarrow refuses and keys that name no column are found here, before anything is written.
-        with refusals_of_writers("Parquet"):
-            empty = self._plaintext(pa.Table.from_batches([], schema), None)
+        empty = self._plaintext(pa.Table.from_batches([], schema), None)
+        _check_columns(options, empty)
         encryption = FileEncryption(required_keys(keys), "the new Parquet file", random)
         self._opened = open_sink(sink)
         self._sink = self._opened.__enter__()
@@ -642,7 +643,7 @@ class EncryptedParquetWriter:
     def _plaintext(self, table: pa.Table, row_group_size: int | None) -> pa.Buffer:
         # pyarrow's Python takes no column keys together with an AAD prefix. So it writes in the clear, into memory alone.
         buffer = pa.BufferOutputStream()
-        with pq.ParquetWriter(buffer, self.schema, **self._options) as writer:
+        with refusals_of_writers("Parquet"), pq.ParquetWriter(buffer, self.schema, **self._options) as writer:
             if row_group_size is not None:
                 writer.write_table(table, row_group_size=row_group_size)
         return buffer.getvalue()
@@ -659,3 +660,33 @@ class EncryptedParquetWriter:
     def _abandon(self, error: BaseException) -> None:
         self._closed = True
         self._opened.__exit__(type(error), error, error.__traceback__)
+
+
+def _check_options(options: dict[str, Any]) -> None:
+    """Raise ConfigurationError for options that encryption excludes, and for values that pyarrow does not refuse as such."""
+    for name, reason in _EXCLUDED.items():
+        if options.get(name) is not None:
+            raise ConfigurationError(f"an encrypted Parquet file cannot be written with {name}: {reason}")
+    for name in _AT_LEAST_1:
+        if isinstance(value := options.get(name), int) and value < 1:
+            raise ConfigurationError(f"{name} is {value}; it must be at least 1")
+
+    codec, flavor = options.get("compression"), options.get("flavor")
+    if not isinstance(codec, str | dict | None):
+        raise ConfigurationError(f"compression is {codec!r}; it must be the name of a codec, or a dict of such names by column")
+    if flavor not in (None, "spark"):
+        raise ConfigurationError(f"flavor is {flavor!r}; pyarrow knows 'spark' alone")
+
+
+def _check_columns(options: dict[str, Any], file: pa.Buffer) -> None:
+    """Raise ConfigurationError for an option that names a column which the file, given without rows, does not have."""
+    schema = pq.ParquetFile(file).schema
+    columns = [schema.column(number).path for number in range(len(schema))]
+    for option in _BY_COLUMN:
+        value = options.get(option)
+        names = value if isinstance(value, Collection) and not isinstance(value, str) else ()
+        unknown = next((str(name) for name in names if name not in columns), None)
+        if unknown is not None:
+            within = [path for path in columns if path.startswith(f"{unknown}.")]
+            meant = question(within) if within else did_you_mean(unknown, columns)
+            raise ConfigurationError(f"{option} names {unknown!r}, which is no column of the file{meant}")

@@ -18,6 +18,7 @@ pytestmark = pytest.mark.slow
 
 TABLE = sample_table(50)
 KEYS = Mode(column_keys={"id": ID_KEY}).keys
+ONE_KEY = FileKeys(FOOTER_KEY)
 
 every_mode = pytest.mark.parametrize("mode", [*MODES, PARTLY_PLAIN], ids=str)
 
@@ -113,11 +114,36 @@ def test_randomness_that_is_passed_in_decides_every_byte() -> None:
         ({"filesystem": "s3"}, "URI"),
         ({"write_batch_size": 0}, "write_batch_size is 0; it must be at least 1"),
         ({"max_rows_per_page": -1}, "max_rows_per_page is -1; it must be at least 1"),
+        ({"compression": 5}, "compression is 5; it must be the name of a codec, or a dict of such names by column"),
+        ({"flavor": "sprak"}, "flavor is 'sprak'; pyarrow knows 'spark' alone"),
+        ({"use_dictionary": ["nam"]}, r"use_dictionary names 'nam', which is no column of the file\. Did you mean name\?"),
+        ({"write_statistics": ["id", "other"]}, "write_statistics names 'other', which is no column of the file$"),
+        ({"use_byte_stream_split": ["other"]}, "use_byte_stream_split names 'other'"),
+        ({"column_encoding": {"other": "PLAIN"}, "use_dictionary": False}, "column_encoding names 'other'"),
+        ({"bloom_filter_options": {"other": True}}, "bloom_filter_options names 'other'"),
+        ({"compression": {"other": "zstd"}}, "compression names 'other'"),
+        ({"compression_level": {"other": 3}, "compression": "zstd"}, "compression_level names 'other'"),
     ],
 )
-def test_options_that_encryption_excludes_or_that_pyarrow_never_ends_with_are_refused(options: dict[str, Any], reason: str) -> None:
+def test_options_that_encryption_excludes_or_pyarrow_ignores_or_never_ends_with_are_refused(options: dict[str, Any], reason: str) -> None:
     with pytest.raises(ConfigurationError, match=reason):
         write_table(TABLE, io.BytesIO(), KEYS, **options)
+
+
+def test_options_by_column_name_leaf_columns() -> None:
+    rows = pa.table({"tags": pa.array([["a", "a"], None], pa.list_(pa.string())), "id": pa.array([1, 2])})
+    sink = io.BytesIO()
+    write_table(rows, sink, ONE_KEY, use_dictionary=["tags.list.element"], compression={"id": "zstd", "tags.list.element": "none"})
+    assert read_table(sink.getvalue(), ONE_KEY) == rows
+    with pytest.raises(ConfigurationError, match=r"use_dictionary names 'tags', which is no column of the file\. Did you mean tags\.list"):
+        write_table(rows, io.BytesIO(), ONE_KEY, use_dictionary=["tags"])
+
+
+def test_rows_that_pyarrow_cannot_write_are_refused_in_one_line() -> None:
+    indices, values = pa.array([0, 1], pa.int8()), pa.array(["a", None])
+    rows = pa.table({"of": pa.DictionaryArray.from_arrays(indices, values)})
+    with pytest.raises(ConfigurationError, match="pyarrow cannot write these rows with these options as Parquet: Writing DictionaryArray"):
+        write_table(rows, io.BytesIO(), ONE_KEY)
 
 
 def test_a_wrong_option_or_key_leaves_the_sink_untouched(tmp_path: Path) -> None:

@@ -69,14 +69,17 @@ class UpdateSchemaInVersion3(UpdateSchema):
         required: bool | None = None,
         doc: str | None = None,
     ) -> UpdateSchema:
-        """Change a column. ConfigurationError: no row of a table that has some could be read as the new type."""
-        name = path if isinstance(path, str) else ".".join(path)
-        before = None if field_type is None else self._schema.find_field(name, self._case_sensitive).field_type
-        updated = super().update_column(path, field_type, required, doc)
+        """Change a column. ConfigurationError: no row, of today or of a writer of this moment, could be read as the new type."""
+        if field_type is not None:
+            self._check_type(path, field_type)
+        return super().update_column(path, field_type, required, doc)
+
+    def _check_type(self, path: str | tuple[str, ...], after: IcebergType) -> None:
         # PyIceberg lets a decimal have another scale, and anything become anything where incompatible changes are allowed.
-        if before is not None and field_type is not None and not may_become(before, field_type):
-            raise ConfigurationError(f"column {name!r} of type {before} cannot become {field_type}: write its rows to another column")
-        return updated
+        name = path if isinstance(path, str) else ".".join(path)
+        before = self._schema.find_field(name, self._case_sensitive).field_type
+        if not may_become(before, after):
+            raise ConfigurationError(f"column {name!r} of type {before} cannot become {after}: write its rows to another column")
 
     def set_default_value(self, path: str | tuple[str, ...], default_value: Any) -> UpdateSchema:
         """Set what new files hold where rows say nothing of a column. ConfigurationError: it cannot hold that as it is."""
