@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -28,6 +29,7 @@ from tablecrypt.parquet.thrift import Struct
 from tablecrypt.table._pyiceberg.arrow import stored_schema
 from tablecrypt.table.protection.policy import policy_of
 from tablecrypt.table.table import EncryptedTable
+from tests.support.edited_metadata import edited
 from tests.support.plaintext import CANARY
 from tests.support.protected_tables import (
     COLUMN_KEY,
@@ -128,6 +130,69 @@ def test_the_analyst_cannot_have_the_mapping_give_a_protected_name_to_another_co
     properties = {**people.metadata.properties, "schema.name-mapping.default": swapped}
     with pytest.raises(ConfigurationError, match=said):
         policy_of(people.metadata.model_copy(update={"properties": properties}), {9})
+
+
+def _of_no_column(names: list[dict[str, Any]]) -> None:
+    _mapped(names, "ssn")["names"] = ["moved"]
+    names.append({"field-id": 999, "names": ["SSN", "ssn"]})
+
+
+def _of_a_struct(names: list[dict[str, Any]]) -> None:
+    _mapped(names, "ssn")["names"] = ["moved"]
+    _mapped(names, "person")["names"].append("ssn")
+
+
+def _named_twice(names: list[dict[str, Any]]) -> None:
+    names.insert(0, {"field-id": 999, "names": ["ssn"]})
+
+
+def _of_another_struct(names: list[dict[str, Any]]) -> None:
+    _mapped(names, "person")["field-id"] = 999
+
+
+def _within_a_struct(names: list[dict[str, Any]]) -> None:
+    _mapped(_mapped(names, "person")["fields"], "email")["field-id"] = 999
+
+
+def _within_a_list(names: list[dict[str, Any]]) -> None:
+    _mapped(_mapped(names, "phones")["fields"], "element")["field-id"] = 999
+
+
+def _mapped(names: list[dict[str, Any]], name: str) -> dict[str, Any]:
+    return next(each for each in names if each["names"] == [name])
+
+
+@pytest.mark.parametrize("forge", [_of_no_column, _of_a_struct, _named_twice, _of_another_struct, _within_a_struct, _within_a_list])
+def test_no_mapping_has_a_protected_name_lead_to_what_is_no_column(
+    both: Clients, people: EncryptedTable, forge: Callable[[list[dict[str, Any]]], None]
+) -> None:
+    names = json.loads(people.schema().name_mapping.model_dump_json())
+    forge(names)
+    forged = {"schema.name-mapping.default": json.dumps(names)}
+    said = r"schema.name-mapping.default gives the name '.*' of the protected column with field id (2|5|7) to (column|field id) "
+    with pytest.raises(ConfigurationError, match=said), loaded(both.analyst).transaction() as transaction:
+        transaction.set_properties(forged)
+
+    # As somebody wrote it who may write storage: no null in place of a value, and none of the columns on its way into another file.
+    both.payroll.forget_pin(people.name())
+    opened = edited(people, lambda metadata: metadata["properties"].update(forged))
+    for use in (_rows, reencrypt, lambda table: table.append(persons(9))):
+        with pytest.raises(ConfigurationError, match=said):
+            use(opened)
+
+
+def test_a_mapping_keeps_names_of_columns_that_were_dropped(both: Clients, people: EncryptedTable) -> None:
+    mapping = people.schema().name_mapping.model_dump_json()
+    with people.update_schema() as update:
+        update.delete_column("phones").delete_column("note")
+    with people.transaction() as transaction:
+        transaction.set_properties({"schema.name-mapping.default": mapping})
+
+    table = loaded(both.payroll)
+    assert [(row["ssn"], row["person"]["email"]) for row in _rows(table)] == [
+        (f"{CANARY} {number}", persons(number).to_pylist()[0]["person"]["email"]) for number in (1, 2, 3)
+    ]
+    reencrypt(table)
 
 
 NESTED: Final = {

@@ -75,7 +75,7 @@ from tablecrypt.errors import ColumnKeyDeniedError, ConfigurationError, KeyIdCha
 from tablecrypt.keys.column_keys import ColumnKeys, ColumnMask, ColumnPolicy, ProtectedColumn, is_from_before
 from tablecrypt.keys.former_keys import FormerKey
 from tablecrypt.keys.key_ring import KeyRing
-from tablecrypt.keys.nested_columns import ancestors, covering
+from tablecrypt.keys.nested_columns import all_ancestors, ancestors, covering
 from tablecrypt.table.metadata import EncryptedTableMetadata, has_column_keys
 from tablecrypt.table.table_files import OpensColumnKeys
 
@@ -452,12 +452,14 @@ def check_names(metadata: TableMetadata, touched: Container[int] | None = None) 
         if touched is None or taken.taker in touched or taken.owner in touched:
             raise ConfigurationError(taken_message(taken, policy.columns[taken.owner].column_key_id, schema))
 
-    # In a file without field ids a column is the one that its name is mapped to, whatever the schema calls that.
-    mapped = ((field_id, (name, leaves[field_id][1])) for field_id, name in _mapped_names(metadata) if field_id in leaves)
-    for taken in taken_names(names, policy, mapped):
+    for taken in taken_names(names, policy, _mapped_columns(metadata, policy)):
+        # What a protected column lies in has the first part of its name by right, and no values.
+        if taken.owned.startswith(f"{folded(taken.name)}.") and _lies_in(metadata, taken.owner, taken.taker):
+            continue
+        takes = schema.find_column_name(taken.taker)
         raise ConfigurationError(
             f"the property {TableProperties.DEFAULT_NAME_MAPPING} gives the name {taken.name!r} of the protected column with field id "
-            f"{taken.owner} to column {schema.find_column_name(taken.taker)!r}: set it as it was"
+            f"{taken.owner} to {'column ' + repr(takes) if takes else f'field id {taken.taker}'}: set it as it was"
         )
 
 
@@ -485,6 +487,24 @@ def check_names_in(metadata: TableMetadata, snapshot: Snapshot, columns: Schema)
             f"{taken.taker}: the name {taken.owned!r} belongs to the protected column with field id {taken.owner}, and whoever committed "
             "the snapshot may have put other values there. Read other columns of it, or another snapshot"
         )
+
+
+def _mapped_columns(metadata: TableMetadata, policy: ColumnPolicy) -> Iterator[tuple[int, tuple[str, ProtectedColumn | None]]]:
+    """Yield what the name mapping names, and how it is protected, as `taken_names` takes it.
+
+    In a file without field ids a column is the one that its name is mapped to, whatever the schema calls that, and whether it has it or
+    not: under an id that no schema has, its values would be nobody's, and stay in the clear.
+    """
+    names = list(_mapped_names(metadata))
+    if not names:
+        return
+    # Columns that were dropped keep their names in the mapping.
+    protected = {field_id: each for schema in metadata.schemas for field_id, each in covering(policy.columns, schema).items()}
+    yield from ((field_id, (name, protected.get(field_id))) for field_id, name in names)
+
+
+def _lies_in(metadata: TableMetadata, field_id: int, around: int) -> bool:
+    return any(around in all_ancestors(schema).get(field_id, ()) for schema in metadata.schemas)
 
 
 def _mapped_names(metadata: TableMetadata) -> Iterator[tuple[int, str]]:
