@@ -14,7 +14,8 @@ from tablecrypt.table.table_files import TableFileIO
 @dataclass(frozen=True)
 class TableAccess:
     """What an executor needs of a table besides its files' keys: metadata without history or the table's keys, the FileIO of its storage,
-    what the catalog's server restricts, with the salt of this one query, and what the job may do with protected columns.
+    what the catalog's server restricts, with the salt of this one query, what the job may do with protected columns, and the sequence
+    number of the snapshot by whose schema it reads.
 
     The FileIO's properties may hold credentials of the store, so this is only ever sent encrypted.
     """
@@ -24,6 +25,7 @@ class TableAccess:
     data_key_length: int
     read_restrictions: ReadRestrictions | None = None
     columns: JobColumns | None = None
+    read_at: int | None = None
 
     @classmethod
     def of(cls, metadata: EncryptedTableMetadata, io: TableFileIO, columns: JobColumns | None) -> TableAccess:
@@ -38,11 +40,12 @@ class TableAccess:
         restrictions = None if io.read_restrictions is None else io.read_restrictions.of_query()
         # With the snapshots' keys an executor could open manifests, and so files that its tasks are not about.
         json = metadata.without_history().model_dump_json()
-        return cls(json, pickle.dumps(io.inner), io.manager.data_key_length, restrictions, columns)
+        return cls(json, pickle.dumps(io.inner), io.manager.data_key_length, restrictions, columns, metadata.read_at)
 
     def metadata(self) -> EncryptedTableMetadata:
         """Return the table metadata: schemas, specs and properties are those of the table, snapshots and keys are left out."""
-        return EncryptedTableMetadata.model_validate_json(self.metadata_json)
+        metadata = EncryptedTableMetadata.model_validate_json(self.metadata_json)
+        return metadata.with_schema_of(metadata.current_schema_id, self.read_at)
 
     def io(self) -> EncryptingFileIO:
         """Return a FileIO that reads and writes ciphertext only."""

@@ -256,6 +256,18 @@ class EncryptedTableMetadata(TableMetadataV3):
     snapshots: list[EncryptedSnapshot] = Field(default_factory=list)  # type: ignore[assignment]
     statistics: list[AnyStatisticsFile] = Field(default_factory=list)  # type: ignore[assignment]
     encryption_keys: list[EncryptedKey] = Field(alias="encryption-keys", default_factory=list)
+    _read_at: int | None = PrivateAttr(default=None)
+
+    @property
+    def read_at(self) -> int | None:
+        """The sequence number of the snapshot by whose own schema rows are read; None where the schema is the table's."""
+        return self._read_at
+
+    def with_schema_of(self, schema_id: int, sequence_number: int | None) -> Self:
+        """Return the metadata by which a snapshot is read that has a schema and a sequence number of its own."""
+        changed = self.model_copy(update={"current_schema_id": schema_id})
+        changed._read_at = sequence_number
+        return changed
 
     def isolation_level(self, operation: Operation | IsolationLevel) -> IsolationLevel:
         """Return the isolation level of an operation, as the properties say; a level stands for itself. Raises as `isolation_of`."""
@@ -357,13 +369,21 @@ def check_types(metadata: TableMetadata, snapshot_id: int | None) -> None:
         )
 
 
-def readable_at(metadata: TableMetadata, snapshot_id: int | None) -> TableMetadata:
-    """Return the metadata that a snapshot's rows are looked for by: that of now, with the snapshot's own schema if types are others now."""
-    own = _older_schema(metadata, snapshot_id)
-    # A filter names columns as they are named now, as in PyIceberg, unless it cannot compare with the values that are there.
-    if own is None or other_type(own, metadata.schema()) is None:
+def readable_at(metadata: TableMetadata, snapshot_id: int | None, *, as_now: bool = False) -> TableMetadata:
+    """Return the metadata by whose current schema a snapshot is read, and names in filters are understood, as in Iceberg Java.
+
+    Args:
+        metadata: the table's.
+        snapshot_id: None for the current snapshot.
+        as_now: read it by the table's schema, as the head of a branch is, to which rows are written with these columns; where their types
+            are others now, by its own all the same.
+    """
+    own, snapshot = _older_schema(metadata, snapshot_id), metadata.snapshot_by_id(snapshot_id) if snapshot_id is not None else None
+    if own is None or (as_now and other_type(own, metadata.schema()) is None):
         return metadata
-    return metadata.model_copy(update={"current_schema_id": own.schema_id})
+    if snapshot is None or not isinstance(metadata, EncryptedTableMetadata):
+        return metadata.model_copy(update={"current_schema_id": own.schema_id})
+    return metadata.with_schema_of(own.schema_id, snapshot.sequence_number)
 
 
 def _older_schema(metadata: TableMetadata, snapshot_id: int | None) -> Schema | None:

@@ -30,6 +30,7 @@ from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.manifest import ManifestContent, ManifestEntryStatus, ManifestFile
 from pyiceberg.schema import Schema
 from pyiceberg.table import BaseScan, DataScan, FileScanTask, IncrementalAppendScan
+from pyiceberg.table.refs import SnapshotRefType
 from pyiceberg.table.snapshots import Operation, Snapshot, ancestors_between_ids
 from pyiceberg.typedef import EMPTY_DICT
 from pyiceberg.types import NestedField
@@ -151,18 +152,33 @@ class _ReadByEngines(ScanForOthers, BaseScan):
 
 
 class EncryptedDataScan(_ReadByEngines, DataScan):
-    """A scan of one snapshot of an encrypted table."""
+    """A scan of one snapshot of an encrypted table.
 
-    def __init__(self, *args: Any, **options: Any) -> None:
+    Attributes:
+        as_now: whether the snapshot is read with the columns that the table has now, as the head of a branch is; any other has its own.
+    """
+
+    def __init__(self, *args: Any, as_now: bool = False, **options: Any) -> None:
         super().__init__(*args, **options)
+        self.as_now = as_now
         _check_limit(self.limit)
         _check_options(self.options)
         check_switches(case_sensitive=self.case_sensitive)
-        self.table_metadata = readable_at(self.table_metadata, self.snapshot_id)
+        self.table_metadata = readable_at(self.table_metadata, self.snapshot_id, as_now=as_now)
         self.row_filter = fitted(self.row_filter, self.table_metadata.schema(), self.case_sensitive)
 
     # `update` makes a scan of the parameters that it finds in the signature.
     __init__.__wrapped__ = DataScan.__init__  # type: ignore[attr-defined]
+
+    def update(self, **overrides: Any) -> Self:
+        """Return the scan with other arguments; `masked` and `as_now` may be among them."""
+        return super().update(**{"as_now": self.as_now, **overrides})
+
+    def use_ref(self, name: str) -> Self:
+        """Return the scan of a branch, with the columns that the table has now, or of a tag, with those of its snapshot."""
+        ref = self.table_metadata.refs.get(name)
+        as_now = ref is not None and ref.snapshot_ref_type == SnapshotRefType.BRANCH
+        return super(EncryptedDataScan, self.update(as_now=as_now)).use_ref(name)
 
     def projection(self) -> Schema:
         """Return the selected columns: the table's in the table's order, then lineage columns, where the table has none of the name."""
@@ -180,17 +196,21 @@ class EncryptedDataScan(_ReadByEngines, DataScan):
         if not lineage:
             return {}
 
-        columns = DataScan.projection(self.update(selected_fields=("*",)))
-        taken = {self._folded(name) for name in columns.column_names}
+        taken = {self._folded(name) for name in self._columns().column_names}
         return {name: field for name, field in lineage.items() if name not in taken}
 
     def _folded(self, name: str) -> str:
         return name if self.case_sensitive else name.lower()
 
+    def _columns(self) -> Schema:
+        """Return the columns that there are to select from."""
+        return self.table_metadata.schema() if self.as_now else DataScan.projection(self.update(selected_fields=("*",)))
+
     def _own_projection(self) -> Schema:
-        projected = super().projection()
+        columns = self._columns()
+        projected = columns if "*" in self.selected_fields else columns.select(*self.selected_fields, case_sensitive=self.case_sensitive)
         # The current schema's names are checked where values are read, and with them those of what a filter looks at.
-        if self.snapshot_id is not None and (snapshot := self.snapshot()) is not None:
+        if self.snapshot_id is not None and not self.as_now and (snapshot := self.snapshot()) is not None:
             check_names_in(self.table_metadata, snapshot, projected)
         return projected
 

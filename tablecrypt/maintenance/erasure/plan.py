@@ -125,7 +125,7 @@ class RefWork:
     def of(cls, table: EncryptedTable, name: str, row_filter: ErasureFilter, findings: Findings) -> RefWork:
         """Work out what is to be changed on a ref of a table."""
         ref = table.metadata.refs[name]
-        scan = table.scan(row_filter=row_filter.expression).use_ref(name)
+        scan = row_filter.scan(table, name)
         # Files without rows too: they are stored, and planning leaves them out by default.
         every = table.scan(options={"include_empty_files": "true"}).use_ref(name)
         tasks = every.plan_files()

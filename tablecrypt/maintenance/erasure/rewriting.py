@@ -128,7 +128,7 @@ class Rewriting:
 
     def _others(self, table: EncryptedTable, ref: str) -> int:
         """Return how many rows of a branch or tag stay."""
-        return table.scan().use_ref(ref).count() - table.scan(row_filter=self.row_filter.expression).use_ref(ref).count()
+        return table.scan().use_ref(ref).count() - self.row_filter.scan(table, ref).count()
 
     def _work(self, searching: Searching, branch: str) -> RefWork:
         return RefWork.of(reload(searching.table), branch, self.row_filter, searching.findings)
@@ -195,5 +195,5 @@ def blank_rows(table: EncryptedTable, work: RefWork, row_filter: ErasureFilter, 
 def _blanked(table: EncryptedTable, branch: str, task: EncryptedFileScanTask, row_filter: ErasureFilter) -> EncryptedDataFile:
     # Without its deletes: a row that a deletion vector hides is still stored, and has to be blanked too.
     stored = EncryptedFileScanTask(task.file, set(), data_sequence_number=task.data_sequence_number)
-    positions = table.scan(row_filter=row_filter.expression).use_ref(branch).matching_positions(stored)
+    positions = row_filter.scan(table, branch).matching_positions(stored)
     return blanked_file(table, task.file, positions.to_pylist())

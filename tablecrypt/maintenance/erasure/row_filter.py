@@ -7,7 +7,7 @@ true of every row of which the filter may be true.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 from pyiceberg.expressions import (
@@ -40,6 +40,10 @@ from pyiceberg.schema import Schema
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.keys.nested_columns import name_or_id
 from tablecrypt.table.filters import DeleteFilter, fitted, unsaid
+
+if TYPE_CHECKING:
+    from tablecrypt.table.scan import EncryptedDataScan
+    from tablecrypt.table.table import EncryptedTable
 
 WHOLE_TABLE: Final = "to destroy a whole table, use shred with whole_table, or tablecrypt shred --whole-table"
 _OPERATORS: Final[dict[type[BooleanExpression], str]] = {
@@ -98,6 +102,11 @@ class ErasureFilter:
     def columns(self) -> tuple[str, ...]:
         """Names of the columns that it compares, in the schema's order."""
         return tuple(name_or_id(self._schema, each) for each in sorted(self.field_ids))
+
+    def scan(self, table: EncryptedTable, ref: str) -> EncryptedDataScan:
+        """Return a scan of the matching rows of a branch or tag. Of both, the filter names the columns that the table has now."""
+        snapshot = table.metadata.refs[ref].snapshot_id
+        return table.scan(row_filter=self.expression).update(snapshot_id=snapshot, as_now=True)
 
     @property
     def shape(self) -> str:

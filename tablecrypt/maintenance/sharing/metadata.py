@@ -265,7 +265,7 @@ class ShareWriter:
         A row keeps its id and its sequence number, which new files store.
         """
         plan, source = self._plan, self._plan.table.io
-        scan = EncryptedDataScan(plan.metadata, source, plan.row_filter, snapshot_id=plan.snapshot.snapshot_id)
+        scan = EncryptedDataScan(plan.metadata, source, plan.row_filter, snapshot_id=plan.snapshot.snapshot_id, as_now=True)
         columns, counter = with_lineage(plan.schema), itertools.count()
         for task in plan.rewritten:
             # Bounds only say that rows may match: of a file without one, nothing is written.

@@ -95,7 +95,7 @@ def _at(table: EncryptedTable, snapshot_id: int | None) -> EncryptedTable:
     """Return the table as if a snapshot were the current one; one without files counts as none, of which PyIceberg shows no rows."""
     snapshot = table.metadata.snapshot_by_id(snapshot_id) if snapshot_id is not None else None
     current = snapshot_id if snapshot is not None and snapshot.manifests(table.io) else None
-    schema_id = readable_at(table.metadata, snapshot_id).current_schema_id
+    schema_id = readable_at(table.metadata, snapshot_id, as_now=snapshot_id == table.metadata.current_snapshot_id).current_schema_id
     return _with(table, current_snapshot_id=current, current_schema_id=schema_id)
 
 

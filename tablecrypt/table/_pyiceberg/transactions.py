@@ -257,7 +257,7 @@ class DeleteFilesAdapter(_DeleteFiles):
         if self._parent_snapshot_id is None:
             return [], []
         scan = cast("TransactionAdapter", self._transaction).new_scan(self._predicate, self._case_sensitive)
-        tasks = scan.update(snapshot_id=self._parent_snapshot_id).plan_files()
+        tasks = scan.update(snapshot_id=self._parent_snapshot_id, as_now=True).plan_files()
         told = told_until(self._transaction.table_metadata.properties, self.schema())
         return WholeFiles(self.schema(), self._predicate, self._case_sensitive, told_until=told).split(tasks)
 

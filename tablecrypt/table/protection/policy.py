@@ -441,10 +441,11 @@ def check_names(metadata: TableMetadata, touched: Container[int] | None = None) 
     Raises:
         ConfigurationError: one has.
     """
-    if not (names := names_of_protected(metadata)):
+    policy, schema = ColumnPolicy.from_properties(metadata.properties), metadata.schema()
+    names = _names_at(metadata, metadata.read_at if isinstance(metadata, EncryptedTableMetadata) else None)
+    if not names:
         return
 
-    policy, schema = ColumnPolicy.from_properties(metadata.properties), metadata.schema()
     leaves = protection_of_leaves(policy, schema)
     for taken in taken_names(names, policy, leaves.items()):
         # Right-holders may have written values of the protected column into the other one, and anybody may have put his own there: neither
@@ -475,18 +476,23 @@ def check_names_in(metadata: TableMetadata, snapshot: Snapshot, columns: Schema)
         ConfigurationError: one is.
     """
     policy = ColumnPolicy.from_properties(metadata.properties)
-    # Before a column was protected, the name may have been another one's by right.
-    names = {
-        owner: owned
-        for owner, owned in names_of_protected(metadata).items()
-        if owner in policy.columns and not is_from_before(policy.columns[owner].since, snapshot.sequence_number)
-    }
-    for taken in taken_names(names, policy, protection_of_leaves(policy, columns).items()):
+    for taken in taken_names(_names_at(metadata, snapshot.sequence_number), policy, protection_of_leaves(policy, columns).items()):
         raise ConfigurationError(
             f"snapshot {snapshot.snapshot_id} has schema {snapshot.schema_id}, in which {taken.name!r} is the column with field id "
             f"{taken.taker}: the name {taken.owned!r} belongs to the protected column with field id {taken.owner}, and whoever committed "
             "the snapshot may have put other values there. Read other columns of it, or another snapshot"
         )
+
+
+def _names_at(metadata: TableMetadata, sequence_number: int | None) -> dict[int, frozenset[str]]:
+    """Return the names of the columns that were protected at a sequence number; of all that are now without one."""
+    policy = ColumnPolicy.from_properties(metadata.properties)
+    return {
+        owner: owned
+        for owner, owned in names_of_protected(metadata).items()
+        # Before a column was protected, the name may have been another one's by right.
+        if owner not in policy.columns or not is_from_before(policy.columns[owner].since, sequence_number)
+    }
 
 
 def _mapped_columns(metadata: TableMetadata, policy: ColumnPolicy) -> Iterator[tuple[int, tuple[str, ProtectedColumn | None]]]:

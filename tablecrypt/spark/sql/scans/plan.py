@@ -310,7 +310,7 @@ def planned_tasks(
         return []
 
     table = loaded.located.table
-    scan = table.scan(row_filter=row_filter, snapshot_id=loaded.snapshot_id)
+    scan = table.scan(row_filter=row_filter).update(snapshot_id=loaded.snapshot_id, as_now=True)
     # Where the catalog's server masks columns, no partition says what a row will look like.
     of_partitions = {} if read_restrictions_of(table.io) is not None else partition_filters(predicates, loaded.schema, table.metadata)
 
