@@ -72,7 +72,9 @@ from tablecrypt.maintenance.runner import FileDone, FileFunction, FileWork, Loca
 from tablecrypt.manifests.records import DATA_FILE_POSITIONS, EncryptedDataFile, key_metadata_of, with_key
 from tablecrypt.parquet.dictionaries import write_values
 from tablecrypt.parquet.file_keys import FileKeys
+from tablecrypt.parquet.footer import described
 from tablecrypt.parquet.layout import encrypted_layout, plain_layout
+from tablecrypt.parquet.protected.mapped_ids import number_columns
 from tablecrypt.parquet.storage import open_sink, open_source
 from tablecrypt.parquet.writing import rewrite
 from tablecrypt.table.file_entries import FileEntryCodec
@@ -298,33 +300,56 @@ class NewFileWork:
         return f"{self.folder}/{self.names.new_uuid()}{self.suffix}"
 
 
-def write_again(io: EncryptingFileIO, work: NewFileWork, old: StandardKeyMetadata | None) -> FileDone[str]:
+def write_again(
+    io: EncryptingFileIO, work: NewFileWork, old: StandardKeyMetadata | None, mapping: NameMapping | None = None
+) -> FileDone[str]:
     """Write the new file and return its location and key metadata, which knows the file's length.
 
     Args:
         io: of the table's storage.
         work: which file.
         old: the key of the old file; None says that it is plaintext.
+        mapping: gives the new file field ids where the old one, in Parquet, has none; None leaves it without.
+
+    Raises:
+        FormatError: the mapping has no field id for a column.
     """
     new = FreshKeys(work.data_key_length).new_key_metadata()
     location = work.new_location()
     copy_one = _copy_parquet if work.file_format == FileFormat.PARQUET.value else _copy_avro
     with deleting_on_error(io, [location]):
-        return FileDone(location, (new.with_file_length(copy_one(io, work.location, old, location, new)),))
+        return FileDone(location, (new.with_file_length(copy_one(io, work.location, old, location, new, mapping)),))
 
 
-def _copy_parquet(io: EncryptingFileIO, source: str, old: StandardKeyMetadata | None, target: str, new: StandardKeyMetadata) -> int:
+def _copy_parquet(
+    io: EncryptingFileIO,
+    source: str,
+    old: StandardKeyMetadata | None,
+    target: str,
+    new: StandardKeyMetadata,
+    mapping: NameMapping | None,
+) -> int:
     file = io.plaintext_input(source) if old is None else io.raw_input(source)
     with file.open() as stored, io.raw_output(target, RawContent.SELF_ENCRYPTED).create() as out:
         with open_source(stored, source) as opened, open_sink(out) as sink:
             layout = plain_layout(opened) if old is None else encrypted_layout(opened, FileKeys.of_table_file(old))
+            if mapping is not None:
+                with described(source, "the schema in the footer"):
+                    number_columns(layout, mapping.root)
             if not layout.notes_dictionaries:
                 return rewrite(layout, sink, FileKeys.of_table_file(new), secrets.token_bytes)
         # Values of no row would stay in its pages, and go with its key to whoever gets rows of it.
-        return write_values(stored, old, out, new, source)
+        return write_values(stored, old, out, new, source, None if mapping is None else layout.metadata)
 
 
-def _copy_avro(io: EncryptingFileIO, source: str, old: StandardKeyMetadata | None, target: str, new: StandardKeyMetadata) -> int:
+def _copy_avro(
+    io: EncryptingFileIO,
+    source: str,
+    old: StandardKeyMetadata | None,
+    target: str,
+    new: StandardKeyMetadata,
+    mapping: NameMapping | None,
+) -> int:
     output = io.encrypting_output(target, new)
     file = io.plaintext_input(source) if old is None else io.decrypting_input(source, old)
     with file.open() as plaintext, output.create() as sink:

@@ -21,12 +21,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from tablecrypt import _magics as magics
 from tablecrypt._arrow_types import is_list, without_nulls_of_null_structs
 from tablecrypt._store_errors import is_store_error, reraise_naming
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import FormatError
 from tablecrypt.parquet.layout import has_dictionary
 from tablecrypt.parquet.text_columns import plain_rows, plain_schema
+from tablecrypt.parquet.thrift import Struct
 from tablecrypt.parquet.uniform import UniformParquetFile, UniformParquetWriter
 
 _CODECS: Final = {"UNCOMPRESSED": "NONE"}
@@ -70,7 +72,9 @@ def _parts_of(kind: pa.DataType) -> Iterable[Callable[[pa.Array], pa.Array]]:
     return [attrgetter("values")] if is_list(kind) or pa.types.is_fixed_size_list(kind) else []
 
 
-def write_values(source: Any, old: StandardKeyMetadata | None, sink: Any, new: StandardKeyMetadata, location: str) -> int:
+def write_values(
+    source: Any, old: StandardKeyMetadata | None, sink: Any, new: StandardKeyMetadata, location: str, metadata: Struct | None = None
+) -> int:
     """Write the values of a file's rows into an encrypted file, without the dictionaries that its writer had. Returns its length in bytes.
 
     Row groups, columns, their field ids and codecs stay. Bloom filters and page indexes do not; statistics are made anew.
@@ -81,12 +85,13 @@ def write_values(source: Any, old: StandardKeyMetadata | None, sink: Any, new: S
         sink: open for writing. The caller closes it.
         new: the new file's key metadata.
         location: names the source in errors.
+        metadata: the FileMetaData to read a plaintext file by; None for its own.
 
     Raises:
         TamperedFileError: a module of an encrypted file does not authenticate.
         FormatError: Arrow does not read the file.
     """
-    schema, footer, group = _opened(source, old, location)
+    schema, footer, group = _opened(source, old, location, metadata)
     writer = UniformParquetWriter(sink, schema, new, compression=_codecs(footer))
     for number in range(footer.num_row_groups):
         rows = [without_nulls_of_null_structs(batch) for batch in group(number).to_batches()]
@@ -94,20 +99,27 @@ def write_values(source: Any, old: StandardKeyMetadata | None, sink: Any, new: S
     return writer.close()[1]
 
 
-def _opened(source: Any, old: StandardKeyMetadata | None, location: str) -> tuple[pa.Schema, pq.FileMetaData, Callable[[int], pa.Table]]:
+def _opened(
+    source: Any, old: StandardKeyMetadata | None, location: str, metadata: Struct | None
+) -> tuple[pa.Schema, pq.FileMetaData, Callable[[int], pa.Table]]:
     """Return the columns as plain values, the footer, and what reads a row group."""
     if old is not None:
         file = UniformParquetFile(source, old, location)
         return file.schema, file.footer(), lambda number: file.read(None, None, [number], use_threads=False)
 
     with _named(location):
-        plain = pq.ParquetFile(source, arrow_extensions_enabled=True)
+        plain = pq.ParquetFile(source, metadata=None if metadata is None else _parsed(metadata), arrow_extensions_enabled=True)
 
     def group(number: int) -> pa.Table:
         with _named(location):
             return plain_rows(plain.read_row_group(number, use_threads=False))
 
     return plain_schema(plain.schema_arrow), plain.metadata, group
+
+
+def _parsed(metadata: Struct) -> pq.FileMetaData:
+    footer = metadata.encode()
+    return pq.read_metadata(pa.BufferReader(magics.PARQUET + footer + len(footer).to_bytes(4, "little") + magics.PARQUET))
 
 
 def _codecs(footer: pq.FileMetaData) -> str | dict[str, str]:

@@ -1,12 +1,14 @@
 """Files that programs without Iceberg wrote have no field ids, and protection finds their columns as readers do: by their names.
 
-`add_files` takes them into a plain table, and `migrate` encrypts them as they are. The analyst has the table's key, and no column's.
+Encrypted, `add_files` takes them as they are. `migrate` gives those of a plain table field ids. The analyst has the table's key, and no
+column's.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import secrets
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -14,12 +16,14 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyiceberg.types import StringType
 
-from tablecrypt.errors import ConfigurationError, FormatError
+from tablecrypt.crypto.key_metadata import StandardKeyMetadata
+from tablecrypt.errors import ConfigurationError, FormatError, KeyIdChangedError
 from tablecrypt.maintenance import FindingKind, audit, migrate, reencrypt, share, shred, verify
 from tablecrypt.manifests.records import key_metadata_of
-from tablecrypt.parquet import thrift
-from tablecrypt.parquet.layout import plain_layout
+from tablecrypt.parquet import FileKeys, encrypt, thrift
+from tablecrypt.parquet.layout import encrypted_layout, plain_layout
 from tablecrypt.parquet.protected.hidden_columns import leaves_of
 from tablecrypt.parquet.protected.mapped_ids import with_mapped_ids
 from tablecrypt.parquet.protected.protected_layout import ProtectedLayout
@@ -50,19 +54,27 @@ SECRET: Final = CANARY.encode()
 @pytest.fixture
 def people(both: Clients, tmp_path: Path) -> EncryptedTable:
     """A table with one file of a program without Iceberg, and one without rows, whose columns are declared after that."""
-    plain = both.payroll.create_table("db.plain", PEOPLE_SCHEMA)
+    table = encrypted_table(both.payroll.create_table("db.people", PEOPLE_SCHEMA, properties={"encryption.key-id": TABLE_KEY}))
+    for path in _files_of_other_programs(tmp_path):
+        key = StandardKeyMetadata.generate(16, secrets.token_bytes)
+        location = f"{table.location()}/data/{path.name}"
+        path_of(location).parent.mkdir(parents=True, exist_ok=True)
+        length = encrypt(path, path_of(location), FileKeys.of_table_file(key))
+        table.add_files([location], key_metadata={location: key.with_file_length(length)})
+    declare(table, f"{COLUMN_KEY}: ssn, person.email, phones")
+
+    return loaded(both.payroll)
+
+
+def _files_of_other_programs(folder: Path) -> Iterator[Path]:
     rows = persons(1, 2, 3)
     named = rows.set_column(1, "ssn", pa.array([f"{CANARY} {number}" for number in (1, 2, 3)]))
     # As Hudi notes it.
     named = named.replace_schema_metadata({"hoodie_min_record_key": f"{CANARY} 1"})
     for name, stored in (("people", named), ("empty", rows.slice(0, 0))):
-        pq.write_table(stored, tmp_path / f"{name}.parquet", write_page_index=True, bloom_filter_options={"ssn": True, "id": True})
-        plain.add_files([f"file://{tmp_path}/{name}.parquet"])
-    migrate(plain, TABLE_KEY, into="db.people")
-    table = loaded(both.payroll)
-    declare(table, f"{COLUMN_KEY}: ssn, person.email, phones")
-
-    return loaded(both.payroll)
+        path = folder / f"{name}.parquet"
+        pq.write_table(stored, path, write_page_index=True, bloom_filter_options={"ssn": True, "id": True})
+        yield path
 
 
 def _rows(table: Any) -> list[dict[str, Any]]:
@@ -162,6 +174,24 @@ def _mapped(names: list[dict[str, Any]], name: str) -> dict[str, Any]:
     return next(each for each in names if each["names"] == [name])
 
 
+def test_a_name_that_only_the_mapping_knows_belongs_to_the_protected_column(both: Clients, people: EncryptedTable) -> None:
+    names = json.loads(people.schema().name_mapping.model_dump_json())
+    _mapped(names, "ssn")["names"].append("tax")
+    with people.transaction() as transaction:
+        transaction.set_properties({"schema.name-mapping.default": json.dumps(names)})
+    loaded(both.payroll).append(persons(4))
+
+    analyst = loaded(both.analyst)
+    with (
+        pytest.raises(KeyIdChangedError, match="field id 2 has or had the name 'tax', and column 'tax'"),
+        analyst.update_schema() as update,
+    ):
+        update.add_column("tax", StringType())
+    names[-1]["names"], names[1]["names"] = [], ["note", "ssn", "tax"]
+    with pytest.raises(ConfigurationError, match="takes the name of the protected column"), analyst.transaction() as transaction:
+        transaction.set_properties({"schema.name-mapping.default": json.dumps(names)})
+
+
 @pytest.mark.parametrize("forge", [_of_no_column, _of_a_struct, _named_twice, _of_another_struct, _within_a_struct, _within_a_list])
 def test_no_mapping_has_a_protected_name_lead_to_what_is_no_column(
     both: Clients, people: EncryptedTable, forge: Callable[[list[dict[str, Any]]], None]
@@ -179,6 +209,35 @@ def test_no_mapping_has_a_protected_name_lead_to_what_is_no_column(
     for use in (_rows, reencrypt, lambda table: table.append(persons(9))):
         with pytest.raises(ConfigurationError, match=said):
             use(opened)
+
+
+def test_migrate_gives_the_file_field_ids_that_no_mapping_changes(both: Clients, tmp_path: Path) -> None:
+    plain = both.payroll.create_table("db.plain", PEOPLE_SCHEMA)
+    tagged = pa.DictionaryArray.from_arrays(pa.array([0, 1, 0], pa.int8()), ["a", "b"])
+    for number, path in enumerate(_files_of_other_programs(tmp_path)):
+        if number == 0:
+            pq.write_table(pq.read_table(path).set_column(5, "note", tagged), path)
+        plain.add_files([path.as_uri()])
+    before = _rows(plain)
+    migrate(plain, TABLE_KEY, into="db.people")
+    declare(loaded(both.payroll), f"{COLUMN_KEY}: ssn, person.email, phones")
+
+    analyst = loaded(both.analyst)
+    mapping = analyst.metadata.properties["schema.name-mapping.default"]
+    for forged in (mapping.replace('"salary"', '"kept"').replace('"note"', '"salary"').replace('"kept"', '"note"'), "[]"):
+        with analyst.transaction() as transaction:
+            transaction.set_properties({"schema.name-mapping.default": forged})
+        assert _rows(loaded(both.payroll)) == before
+    with analyst.transaction() as transaction:
+        transaction.remove_properties("schema.name-mapping.default")
+    assert _rows(loaded(both.payroll)) == before
+    for task in loaded(both.payroll).scan().plan_files():
+        layout = encrypted_layout(
+            source_of(path_of(task.file.file_path).read_bytes(), "file"), FileKeys.of_table_file(key_metadata_of(task.file))
+        )
+        assert {
+            each for leaf in leaves_of(layout.metadata.structs(FileMetaData.SCHEMA)) for each in leaf.field_ids
+        } == plain.schema().field_ids
 
 
 def test_a_mapping_keeps_names_of_columns_that_were_dropped(both: Clients, people: EncryptedTable) -> None:

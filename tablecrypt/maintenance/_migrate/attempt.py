@@ -41,6 +41,7 @@ from pyiceberg.manifest import DataFile, DataFileContent, FileFormat, ManifestEn
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
 from pyiceberg.table import FileScanTask, Table, TableProperties
 from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.name_mapping import NameMapping
 from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.snapshots import Operation, Snapshot
 from pyiceberg.table.update import (
@@ -152,7 +153,7 @@ class Migration:
 
         orc = {location: file for location, file in self.files.items() if file.file_format == FileFormat.ORC}
         others = {location: file for location, file in self.files.items() if location not in orc}
-        rewrite.write(others, migrate_file, copied, replacement_entry)
+        rewrite.write(others, partial(migrate_file, mapping=self._metadata.name_mapping()), copied, replacement_entry)
         rewrite.write(orc, rewrite_orc_file, rewritten, partial(rewritten_entry, self._metadata), phase=": ORC")
 
         return len(earlier), rewrite.done
@@ -267,9 +268,15 @@ def plain_snapshot_ids(snapshots: Iterable[EncryptedSnapshot]) -> list[int]:
     return [snapshot.snapshot_id for snapshot in snapshots if snapshot.key_id is None]
 
 
-def migrate_file(io: EncryptingFileIO, work: NewFileWork, keys: tuple[StandardKeyMetadata, ...]) -> FileDone[str]:
-    """Write the encrypted file and return its location and key metadata, which knows the file's length."""
-    return write_again(io, work, None)
+def migrate_file(
+    io: EncryptingFileIO, work: NewFileWork, keys: tuple[StandardKeyMetadata, ...], mapping: NameMapping | None = None
+) -> FileDone[str]:
+    """Write the encrypted file and return its location and key metadata, which knows the file's length.
+
+    A Parquet file that has no field ids gets those of the mapping, for good: nothing authenticates the table's property, and whoever
+    changes it later would have columns of the file read as others, or as none.
+    """
+    return write_again(io, work, None, mapping)
 
 
 def plain_manifests(metadata: TableMetadata, snapshot: Snapshot, io: FileIO) -> Iterator[tuple[ManifestFile, list[ManifestEntry]]]:

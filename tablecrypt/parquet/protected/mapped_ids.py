@@ -18,8 +18,9 @@ from typing import Protocol
 from tablecrypt.errors import FormatError
 from tablecrypt.parquet import thrift
 from tablecrypt.parquet.columns_apart import end_of
+from tablecrypt.parquet.layout import FileLayout
 from tablecrypt.parquet.protected.hidden_columns import hidden_field_id
-from tablecrypt.parquet.structs import Repetition, SchemaElement
+from tablecrypt.parquet.structs import FileMetaData, Repetition, SchemaElement
 from tablecrypt.parquet.thrift import Struct
 
 
@@ -66,6 +67,12 @@ def with_mapped_ids(elements: Sequence[Struct], mapping: Sequence[MappedColumn])
         waiting += ((below, called, found.fields) for below, called in _columns_in(elements, at, found))
 
     return numbered
+
+
+def number_columns(layout: FileLayout, mapping: Sequence[MappedColumn]) -> None:
+    """Give the columns of a file that is to be written again the field ids of `with_mapped_ids`, whose errors this raises."""
+    numbered = with_mapped_ids(layout.metadata.structs(FileMetaData.SCHEMA), mapping)
+    layout.metadata.set(FileMetaData.SCHEMA, thrift.LIST, numbered)
 
 
 def _columns_in(elements: Sequence[Struct], at: int, mapped: MappedColumn) -> Iterator[tuple[int, str]]:

@@ -374,9 +374,10 @@ def folded(name: str) -> str:
 
 
 def names_of_protected(metadata: TableMetadata) -> dict[int, frozenset[str]]:
-    """Return the names, as compared, that each protected column of a table has or had in any schema of its metadata, by field id.
+    """Return the names, as compared, of each protected column of a table, by field id.
 
-    Columns that were dropped are among them as long as the properties protect them.
+    They are those that it has or had in any schema of the metadata, and those of the name mapping. Columns that were dropped are among them
+    as long as the properties protect them.
 
     Raises:
         ConfigurationError: the properties cannot be used.
@@ -391,6 +392,10 @@ def names_of_protected(metadata: TableMetadata) -> dict[int, frozenset[str]]:
         for field_id, name, _ in _named_fields(schema):
             if field_id in policy.columns:
                 found[field_id].add(folded(name))
+    # In files without field ids it has these, too.
+    for field_id, name in _mapped_names(metadata):
+        if field_id in policy.columns:
+            found[field_id].add(folded(name))
 
     return {field_id: frozenset(names) for field_id, names in sorted(found.items())}
 
@@ -446,13 +451,6 @@ def check_names(metadata: TableMetadata, touched: Container[int] | None = None) 
     if not names:
         return
 
-    leaves = protection_of_leaves(policy, schema)
-    for taken in taken_names(names, policy, leaves.items()):
-        # Right-holders may have written values of the protected column into the other one, and anybody may have put his own there: neither
-        # column is what its name says. The others are.
-        if touched is None or taken.taker in touched or taken.owner in touched:
-            raise ConfigurationError(taken_message(taken, policy.columns[taken.owner].column_key_id, schema))
-
     for taken in taken_names(names, policy, _mapped_columns(metadata, policy)):
         # What a protected column lies in has the first part of its name by right, and no values.
         if taken.owned.startswith(f"{folded(taken.name)}.") and _lies_in(metadata, taken.owner, taken.taker):
@@ -462,6 +460,12 @@ def check_names(metadata: TableMetadata, touched: Container[int] | None = None) 
             f"the property {TableProperties.DEFAULT_NAME_MAPPING} gives the name {taken.name!r} of the protected column with field id "
             f"{taken.owner} to {'column ' + repr(takes) if takes else f'field id {taken.taker}'}: set it as it was"
         )
+
+    for taken in taken_names(names, policy, protection_of_leaves(policy, schema).items()):
+        # Right-holders may have written values of the protected column into the other one, and anybody may have put his own there: neither
+        # column is what its name says. The others are.
+        if touched is None or taken.taker in touched or taken.owner in touched:
+            raise ConfigurationError(taken_message(taken, policy.columns[taken.owner].column_key_id, schema))
 
 
 def check_names_in(metadata: TableMetadata, snapshot: Snapshot, columns: Schema) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pytest
@@ -22,10 +22,12 @@ from tests.spark.conftest import Lake
 from tests.support.aws import AwsServer
 from tests.support.plaintext_scan import unwatch
 from tests.support.planner_requests import respond
-from tests.support.tables import encrypted_sql_catalog, maintained_table
+from tests.support.tables import ENCRYPTED, encrypted_sql_catalog, encrypted_table, maintained_table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+SWAPPED: Final = pa.table({"id": [1, 2, 3], "a": [10, 20, 30], "b": [30, 20, 10]})
 
 
 @pytest.fixture(scope="module")
@@ -174,6 +176,25 @@ def test_sql_reads_the_rows_of_each_version(spark: SparkSession, prod: Lake) -> 
     spark.sql(f"ALTER TABLE {name} ADD COLUMN later INT")
     with pytest.raises(IllegalArgumentException, match="had other columns"):
         spark.read.option("tag", "start").table(name).count()
+
+
+@pytest.mark.java
+def test_sql_filters_each_version_by_the_columns_that_it_shows(spark: SparkSession, prod: Lake) -> None:
+    table = encrypted_table(prod.catalog.create_table("db.swapped", SWAPPED.schema, properties=ENCRYPTED))
+    table.append(SWAPPED)
+    with table.manage_snapshots() as refs:
+        refs.create_tag(table.snapshots()[0].snapshot_id, "before").create_branch(table.snapshots()[0].snapshot_id, "work")
+    for old, new in (("a", "x"), ("b", "a")):
+        with table.update_schema() as update:
+            update.rename_column(old, new)
+    read_here = table.scan("a = 10").use_ref("before").to_arrow().to_pylist()
+
+    for version in (f"snapshot_id_{table.snapshots()[0].snapshot_id}", "tag_before"):
+        then = spark.sql(f"SELECT * FROM prod.db.swapped.{version} WHERE a = 10")
+        assert [row.asDict() for row in then.collect()] == read_here == [{"id": 1, "a": 10, "b": 30}]
+    for version in ("", ".branch_work", ".branch_main"):
+        now = spark.sql(f"SELECT * FROM prod.db.swapped{version} WHERE a = 10")
+        assert [row.asDict() for row in now.collect()] == [{"id": 3, "x": 30, "a": 10}]
 
 
 @pytest.mark.java
