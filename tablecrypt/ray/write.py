@@ -35,6 +35,7 @@ from tablecrypt.parquet.text_columns import plain_rows
 from tablecrypt.ray.failures import ENGINE, failure, raise_from_worker
 from tablecrypt.ray.upsert import TaskKeys, UpsertContent, planned_upsert, upsert_change, upserted
 from tablecrypt.table.file_entries import FileEntryCodec
+from tablecrypt.table.row_changes import keys_filter
 from tablecrypt.table.snapshots import CommitOptions
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import removing_on_error
@@ -168,15 +169,17 @@ class Writing:
         with removing_on_error(io, files):
             keys = TaskKeys.opened(self.job.key, ((each.number, each.keys) for each in written))
             change = upsert_change(self.table, self.content, results, keys)
-        # Nothing is replaced, so this is an append, which no commit of others is in conflict with.
-        if not change.takes_out:
-            self._commit_files(current, files)
+        if keys is None:
             return
 
         # On the table as it was planned on, so that PyIceberg finds what others changed since.
         transaction = self.table.transaction()
-        with committing(transaction, io, change.written, replaces=True):
-            transaction.stage_rows(change, self.options)
+        with committing(transaction, io, change.written, replaces=change.takes_out):
+            transaction.refuse_rows_added_meanwhile(keys_filter(keys.every, planned.schema()), self.options)
+            if change.takes_out:
+                transaction.stage_rows(change, self.options)
+            elif files:
+                transaction.append_producer(self.options).commit_files(files)
 
     def _commit_files(self, current: EncryptedTable, files: list[DataFile]) -> None:
         commit_files(current, self.job, files, self.options, overwrites=self.mode == "overwrite")

@@ -11,6 +11,7 @@ import itertools
 import uuid
 import warnings
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import cast
 
 import pyarrow as pa
@@ -21,7 +22,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import ALWAYS_TRUE, StagedTable, Table, TableProperties, Transaction, UpsertResult
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import MAIN_BRANCH
-from pyiceberg.table.snapshots import Operation
+from pyiceberg.table.snapshots import IsolationLevel, Operation
 from pyiceberg.table.update import (
     RemovePropertiesUpdate,
     SetCurrentSchemaUpdate,
@@ -48,6 +49,7 @@ from tablecrypt.parquet.text_columns import check_utf8, plain_rows, with_checked
 from tablecrypt.table._pyiceberg.arrow import check_pyarrow_schema_compatible
 from tablecrypt.table._pyiceberg.evolution import UpdateSchemaInVersion3, UpdateSpecInVersion3
 from tablecrypt.table._pyiceberg.transactions import CreateTransactionAdapter, TransactionAdapter, parse_row_filter
+from tablecrypt.table.conflicts import check_none_added
 from tablecrypt.table.deletes import write_row_delta
 from tablecrypt.table.filters import fitted, partitions_filter, with_sql_null_semantics
 from tablecrypt.table.metadata import EncryptedTableMetadata, check_types, has_column_keys
@@ -64,7 +66,15 @@ from tablecrypt.table.protection.exposed_values import check_deletes
 from tablecrypt.table.protection.policy import refuse_protected
 from tablecrypt.table.protection.visible_columns import ERROR, visible_columns
 from tablecrypt.table.protection.writing import AssertProtectionUnchanged, StaleWriteError
-from tablecrypt.table.row_changes import RowChange, Upsert, deleted_rows, encrypted_files_to_data_files, key_columns, marks_rows
+from tablecrypt.table.row_changes import (
+    RowChange,
+    Upsert,
+    deleted_rows,
+    encrypted_files_to_data_files,
+    key_columns,
+    keys_filter,
+    marks_rows,
+)
 from tablecrypt.table.scan import EncryptedDataScan
 from tablecrypt.table.snapshots import CommitOptions, EncryptedOverwrite, EncryptedProducer, EncryptedUpdateSnapshot, check_shown_partitions
 from tablecrypt.table.table_files import TableFileIO
@@ -289,6 +299,8 @@ class EncryptedTransaction(TransactionAdapter):
             scan = scan.use_ref(branch)
         by_vectors = marks_rows(self.table_metadata.properties, "merge", "update")
         plan = Upsert(df, scan, keys, by_vectors).plan(when_matched_update_all, when_not_matched_insert_all)
+        if plan.inserted.num_rows:
+            self.refuse_rows_added_meanwhile(keys_filter(plan.inserted.select(keys), self.table_metadata.schema()), options)
 
         if plan.updated.num_rows:
             # The overwrite may drop manifests that remember copied files: the rows that are appended next take that over.
@@ -299,6 +311,15 @@ class EncryptedTransaction(TransactionAdapter):
         if plan.inserted.num_rows:
             self._append_rows(plan.inserted, options)
         return UpsertResult(rows_updated=plan.updated.num_rows, rows_inserted=plan.inserted.num_rows)
+
+    def refuse_rows_added_meanwhile(self, row_filter: BooleanExpression, options: CommitOptions) -> None:
+        """Have a commit fail that finds rows of others which may match, unless the table's isolation level lets them be added."""
+        if self.encrypted_metadata.isolation_level(options.isolation or Operation.OVERWRITE) != IsolationLevel.SERIALIZABLE:
+            return
+        # Of the table as it was loaded: what this transaction has staged itself is in no base that others leave.
+        found_none_in = self.table.metadata.snapshot_by_name(options.branch or MAIN_BRANCH) or self.table.metadata.current_snapshot()
+        since = None if found_none_in is None else found_none_in.snapshot_id
+        self.check_later_bases(partial(check_none_added, io=self.table_io, since=since, branch=options.branch, row_filter=row_filter))
 
     def add_files(
         self,

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import ValidationException
 from pyiceberg.expressions.visitors import expression_evaluator
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
@@ -35,6 +36,7 @@ from pyiceberg.types import (
 )
 
 from tablecrypt.errors import ConfigurationError
+from tablecrypt.maintenance import compact
 from tablecrypt.table.row_changes import FEW_KEYS, keys_filter
 from tests.support.tables import ENCRYPTED, memory_catalog, new_table, path_of
 
@@ -288,3 +290,65 @@ def test_keys_of_every_type_find_their_rows(
     assert sorted((row["id"], row["amount"]) for row in found) == [(0, 0), (1, 5), (2, 5), (3, 5)]
     with pytest.raises(ValueError, match="Duplicate rows"):
         table.upsert(pa.concat_tables([new, new]), ["key", *others])
+
+
+KEYS_AT_ONCE = [([500], [500]), ([1, 500], [2, 500]), ([1, 500], [500]), ([500], [1, 500])]
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(("first", "second"), KEYS_AT_ONCE)
+@pytest.mark.parametrize("has_rows", [True, False])
+def test_of_two_upserts_at_once_one_inserts_a_key(catalog: Catalog, mode: str, first: list[int], second: list[int], has_rows: bool) -> None:
+    table = table_with(catalog, mode)
+    if has_rows:
+        table.append(numbered(1, 1))
+        table.append(numbered(2, 1))
+    one, other = (catalog.load_table(table.name()) for _ in range(2))
+    one.upsert(keyed_by(first), ["id", "name"])
+    with pytest.raises(ValidationException, match=r"conflicting files that the upsert is about|data files were found matching"):
+        other.upsert(keyed_by(second), ["id", "name"])
+
+    stored = table.refresh().scan().to_arrow()["id"].to_pylist()
+    assert stored.count(500) == 1
+    other.refresh().upsert(keyed_by(second), ["id", "name"])
+    assert sorted(table.refresh().scan().to_arrow()["id"].to_pylist()) == sorted({*stored, *second})
+
+
+def keyed_by(ids: list[int]) -> pa.Table:
+    return arrow({(number, "a"): (float(number), None) for number in ids})
+
+
+def test_an_upsert_goes_on_beside_rows_that_others_add_under_other_keys(catalog: Catalog) -> None:
+    table = table_with(catalog, "copy-on-write")
+    table.append(numbered(1, 1))
+    one, other = (catalog.load_table(table.name()) for _ in range(2))
+    one.append(numbered(7, 2))
+    other.upsert(keyed_by([500]), ["id", "name"])
+    compact(table.refresh())
+    third = catalog.load_table(table.name())
+    compact(table.refresh(), min_input_files=1)
+    third.upsert(keyed_by([501]), ["id", "name"])
+
+    assert sorted(table.refresh().scan().to_arrow()["id"].to_pylist()) == [1, 7, 8, 500, 501]
+
+
+def test_snapshot_isolation_lets_others_add_the_key(catalog: Catalog) -> None:
+    table = table_with(catalog, "copy-on-write")
+    with table.transaction() as transaction:
+        transaction.set_properties({"write.update.isolation-level": "snapshot"})
+    one, other = (catalog.load_table(table.name()) for _ in range(2))
+    one.upsert(keyed_by([500]), ["id", "name"])
+    other.upsert(keyed_by([500]), ["id", "name"])
+
+    assert table.refresh().scan().to_arrow()["id"].to_pylist() == [500, 500]
+
+
+def test_an_upsert_after_an_append_of_its_own_transaction_is_committed_behind_others(catalog: Catalog) -> None:
+    table = table_with(catalog, "copy-on-write")
+    one, other = (catalog.load_table(table.name()) for _ in range(2))
+    with other.transaction() as transaction:
+        transaction.append(numbered(1, 1))
+        transaction.upsert(keyed_by([1, 500]), ["id", "name"])
+        one.append(numbered(7, 1))
+
+    assert sorted(table.refresh().scan().to_arrow()["id"].to_pylist()) == [1, 7, 500]

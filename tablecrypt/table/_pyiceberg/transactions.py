@@ -460,6 +460,10 @@ class TransactionAdapter(Transaction):
             check: raises to give up: a ValidationException where files of the attempt are to be removed.
         """
         check(self.table_metadata)
+        self.check_later_bases(check)
+
+    def check_later_bases(self, check: Callable[[TableMetadata], None]) -> None:
+        """Look at the table as others have left it before a failed commit is tried again on that; `check` is that of `check_each_base`."""
         self._checks = (*self._checks, check)
 
     def _rebuild_snapshot_updates(self) -> None:

@@ -57,15 +57,15 @@ from tablecrypt.spark.shared.written_columns import stored_fields, unsupported_p
 from tablecrypt.spark.shared.written_files import FileOfPython, check_found, opened_results
 from tablecrypt.spark.sql.catalogs import described_partitioning
 from tablecrypt.spark.sql.messages import NOTHING, Request, Response, operation
-from tablecrypt.spark.sql.writes.conflicts import ConflictCheck, checked_since, in_partitions_of, may_match
 from tablecrypt.spark.sql.writes.distribution import sort_order_of
 from tablecrypt.spark.sql.writes.python_writes import content_for_tasks, with_column_keys
 from tablecrypt.spark.sql.writes.row_level import NamedScan, changed_rows, merge_counts, scans_of, whole_files
 from tablecrypt.spark.sql.writes.source_columns import SourceColumns, merged_metadata
 from tablecrypt.spark.sql.writes.write_audit_publish import with_branch
-from tablecrypt.spark.sql.writes.write_options import VALIDATE_FROM, SqlWriteOptions, WriteRequest, in_asked_spec
+from tablecrypt.spark.sql.writes.write_options import VALIDATE_FROM, SqlWriteOptions, WriteRequest, checked_since, in_asked_spec
 from tablecrypt.spark.tables import LocatedTable
 from tablecrypt.spark.write import Mode, WriteOptions, commit_change, commit_written
+from tablecrypt.table.conflicts import ConflictCheck, in_partitions_of, may_match
 from tablecrypt.table.lineage import with_lineage
 from tablecrypt.table.metadata import isolation_of
 from tablecrypt.table.parquet_options import parquet_writer_options, target_file_size

@@ -198,3 +198,12 @@ def in_asked_spec(metadata: TableMetadata, options: SqlWriteOptions, mode: str) 
 def _snapshot_properties(given: Mapping[str, str]) -> dict[str, str]:
     """Return the properties by the names that they were given with: those of a summary are compared with case."""
     return {name[len(SNAPSHOT_PROPERTY) :]: value for name, value in given.items() if name.lower().startswith(SNAPSHOT_PROPERTY)}
+
+
+def checked_since(metadata: TableMetadata, text: str | None, option: str) -> int | None:
+    """Return the snapshot that an option names. ConfigurationError where the table has none of that id."""
+    if text is None:
+        return None
+    if not text.removeprefix("-").isdecimal() or metadata.snapshot_by_id(int(text)) is None:
+        raise ConfigurationError(f"the write option {option} is {text!r}: the table has no such snapshot")
+    return int(text)

@@ -1,4 +1,7 @@
-"""What overwrites with an isolation level find in a table's history: changes to the rows that they replace.
+"""What a write with an isolation level finds in a table's history: changes of others to the rows that it is about.
+
+An upsert inserts the rows whose keys it has not found. It ends where others have added rows that may have these keys, unless the table says
+write.update.isolation-level=snapshot: the keys would be there twice. An overwrite by Spark has options:
 
     option("isolation-level", "serializable")      nothing was added to, deleted from or position-deleted in what the overwrite replaces
     option("isolation-level", "snapshot")          rows may have been added
@@ -26,7 +29,6 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.snapshots import IsolationLevel, Operation, Snapshot, ancestors_of
 
-from tablecrypt.errors import ConfigurationError
 from tablecrypt.keys.column_keys import told_until
 from tablecrypt.manifests.records import EncryptedDataFile, in_literals, partition_values
 from tablecrypt.table._pyiceberg.arrow import InclusiveMetricsEvaluator
@@ -45,7 +47,9 @@ class ConflictCheck:
         level: whether they may have added rows.
         since: the snapshot after which changes count; None for all that the table has.
         branch: the branch that is written to; None for the main one.
-        matches: whether a file may have rows that the overwrite replaces.
+        matches: whether a file may have rows that the write is about.
+        write: names it in errors.
+        only_added: whether it does not matter what was deleted.
     """
 
     io: FileIO
@@ -53,6 +57,8 @@ class ConflictCheck:
     since: int | None
     branch: str | None
     matches: Matches
+    write: str = "overwrite"
+    only_added: bool = False
 
     def check(self, metadata: TableMetadata) -> None:
         """Check a base of the commit. ValidationException for a change that conflicts, or where `since` is not in the branch's history."""
@@ -61,11 +67,12 @@ class ConflictCheck:
                 if found := [file.file_path for file in files if self.matches(metadata, file)]:
                     shown = ", ".join(found[:_SHOWN]) + (", …" if len(found) > _SHOWN else "")
                     raise ValidationException(
-                        f"Found conflicting {what} that the overwrite is about, in snapshot {snapshot.snapshot_id}: {shown}"
+                        f"Found conflicting {what} that the {self.write} is about, in snapshot {snapshot.snapshot_id}: {shown}"
                     )
 
     def _snapshots(self, metadata: TableMetadata) -> Iterator[Snapshot]:
-        head = metadata.snapshot_by_name(self.branch or MAIN_BRANCH)
+        # A branch that is not there yet begins where the main one is.
+        head = metadata.snapshot_by_name(self.branch or MAIN_BRANCH) or metadata.current_snapshot()
         for snapshot in ancestors_of(head, metadata):
             if snapshot.snapshot_id == self.since:
                 return
@@ -88,8 +95,9 @@ class ConflictCheck:
             else:
                 (added if status == ManifestEntryStatus.ADDED else deleted).append(file)
 
-        yield "deleted files", deleted
-        if not is_rewrite:
+        if not self.only_added:
+            yield "deleted files", deleted
+        if not is_rewrite and not self.only_added:
             yield "new delete files", delete_files
         if not is_rewrite and self.level == IsolationLevel.SERIALIZABLE:
             yield "files", added
@@ -105,13 +113,20 @@ class ConflictCheck:
                     yield entry.data_file, entry.status
 
 
-def checked_since(metadata: TableMetadata, text: str | None, option: str) -> int | None:
-    """Return the snapshot that an option names. ConfigurationError where the table has none of that id."""
-    if text is None:
-        return None
-    if not text.removeprefix("-").isdecimal() or metadata.snapshot_by_id(int(text)) is None:
-        raise ConfigurationError(f"the write option {option} is {text!r}: the table has no such snapshot")
-    return int(text)
+def check_none_added(metadata: TableMetadata, io: FileIO, since: int | None, branch: str | None, row_filter: BooleanExpression) -> None:
+    """Check a base of a commit that inserts rows because none was there: that others have added none that may match.
+
+    Args:
+        metadata: the base.
+        io: the table's.
+        since: the snapshot in which none was; None for a table without any.
+        branch: the branch that is written to; None for the main one.
+        row_filter: which rows are inserted.
+
+    Raises:
+        ValidationException: some may have been added, or `since` is not in the branch's history.
+    """
+    ConflictCheck(io, IsolationLevel.SERIALIZABLE, since, branch, may_match(row_filter), "upsert", only_added=True).check(metadata)
 
 
 def may_match(row_filter: BooleanExpression) -> Matches:
