@@ -246,3 +246,28 @@ def test_a_filter_that_leaves_open_what_becomes_of_null_or_nan_is_refused_and_sa
 
 def ids_of(table: Table, row_filter: str) -> list[int]:
     return [int(each) for each in table.scan(row_filter).to_arrow()["customer_id"].to_pylist()]
+
+
+@pytest.mark.parametrize(
+    ("row_filter", "left"),
+    [
+        ("tags is null", [1, 3]),
+        ("tags is not null and customer_id = 1", [2, 3]),
+        ("counts is null", [1, 3]),
+        ("home is null", [1, 3]),
+        ("home.tags is null", [1]),
+        ("home.city is null", [1]),
+    ],
+)
+def test_rows_are_erased_by_the_nulls_of_lists_maps_and_structs(both: Clients, row_filter: str, left: list[int]) -> None:
+    columns = {
+        "customer_id": [1, 2, 3],
+        "tags": [["a"], None, []],
+        "counts": pa.array([[("a", 1)], None, []], pa.map_(pa.string(), pa.int64())),
+        "home": [{"city": "x", "tags": ["q"]}, None, {"city": None, "tags": None}],
+    }
+    table = both.payroll.create_table("db.people", pa.table(columns).schema, properties={"encryption.key-id": TABLE_KEY})
+    table.append(pa.table(columns))
+    assert not erase(table, row_filter, dry_run=True).is_complete
+    assert erase(table, row_filter).is_complete
+    assert sorted(table.refresh().scan().to_arrow()["customer_id"].to_pylist()) == left

@@ -456,6 +456,9 @@ class UnaccountedBounds:
     def __init__(self, schema: Schema, row_filter: ErasureFilter, file: DataFile) -> None:
         self._values: list[tuple[tuple[str, ...], pa.Scalar]] = []
         for field_id in sorted(row_filter.field_ids):
+            # Of structs, lists and maps a filter asks for nulls alone, and no entry has bounds.
+            if not schema.find_type(field_id).is_primitive:
+                continue
             column = _Column(prune_columns(schema, {field_id}, select_full_types=False))
             partial = row_filter.on_part(column.schema)
 
