@@ -45,7 +45,7 @@ class TableAccess:
     def metadata(self) -> EncryptedTableMetadata:
         """Return the table metadata: schemas, specs and properties are those of the table, snapshots and keys are left out."""
         metadata = EncryptedTableMetadata.model_validate_json(self.metadata_json)
-        return metadata.with_schema_of(metadata.current_schema_id, self.read_at)
+        return metadata if self.read_at is None else metadata.with_schema_of(metadata.current_schema_id, self.read_at)
 
     def io(self) -> EncryptingFileIO:
         """Return a FileIO that reads and writes ciphertext only."""

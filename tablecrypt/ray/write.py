@@ -35,7 +35,6 @@ from tablecrypt.parquet.text_columns import plain_rows
 from tablecrypt.ray.failures import ENGINE, failure, raise_from_worker
 from tablecrypt.ray.upsert import TaskKeys, UpsertContent, planned_upsert, upsert_change, upserted
 from tablecrypt.table.file_entries import FileEntryCodec
-from tablecrypt.table.row_changes import keys_filter
 from tablecrypt.table.snapshots import CommitOptions
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import removing_on_error
@@ -175,7 +174,7 @@ class Writing:
         # On the table as it was planned on, so that PyIceberg finds what others changed since.
         transaction = self.table.transaction()
         with committing(transaction, io, change.written, replaces=change.takes_out):
-            transaction.refuse_rows_added_meanwhile(keys_filter(keys.every, planned.schema()), self.options)
+            transaction.refuse_rows_added_meanwhile(keys.every, self.options)
             if change.takes_out:
                 transaction.stage_rows(change, self.options)
             elif files:

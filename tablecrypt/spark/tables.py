@@ -19,6 +19,7 @@ from tablecrypt.engines.access import TableAccess
 from tablecrypt.engines.job_keys import JobKey, JobTicket, issue_job
 from tablecrypt.engines.protected_columns import JobColumns
 from tablecrypt.errors import ConfigurationError
+from tablecrypt.files.encrypting_file_io import read_restrictions_of
 from tablecrypt.files.locations import is_relative
 from tablecrypt.keys.manager import EncryptionManager
 from tablecrypt.spark.broadcast_keys import brings_keys_by_spark, issue_by_broadcast
@@ -83,7 +84,9 @@ class LocatedTable:
             check_types(self.table.metadata, snapshot_id)
             return self
 
-        return self.read_by(readable_at(self.table.metadata, snapshot_id))
+        # As EncryptedDataScan has it.
+        is_restricted = read_restrictions_of(self.table.io) is not None
+        return self.read_by(readable_at(self.table.metadata, snapshot_id, as_now=is_restricted))
 
     def read_by(self, metadata: TableMetadata) -> LocatedTable:
         """Return the table with other metadata to look for rows in, those of a scan."""

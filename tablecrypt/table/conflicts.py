@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+import pyarrow as pa
 from pyiceberg.exceptions import ValidationException
 from pyiceberg.expressions import AlwaysTrue, BooleanExpression
 from pyiceberg.expressions.visitors import expression_evaluator
@@ -34,6 +35,7 @@ from tablecrypt.manifests.records import EncryptedDataFile, in_literals, partiti
 from tablecrypt.table._pyiceberg.arrow import InclusiveMetricsEvaluator
 from tablecrypt.table.planning import telling
 from tablecrypt.table.planning.file_filter import of_partitions
+from tablecrypt.table.row_changes import keys_filter
 
 Matches = Callable[[TableMetadata, DataFile], bool]
 _SHOWN: Final = 3
@@ -113,7 +115,7 @@ class ConflictCheck:
                     yield entry.data_file, entry.status
 
 
-def check_none_added(metadata: TableMetadata, io: FileIO, since: int | None, branch: str | None, row_filter: BooleanExpression) -> None:
+def check_none_added(metadata: TableMetadata, io: FileIO, since: int | None, branch: str | None, keys: pa.Table) -> None:
     """Check a base of a commit that inserts rows because none was there: that others have added none that may match.
 
     Args:
@@ -121,12 +123,13 @@ def check_none_added(metadata: TableMetadata, io: FileIO, since: int | None, bra
         io: the table's.
         since: the snapshot in which none was; None for a table without any.
         branch: the branch that is written to; None for the main one.
-        row_filter: which rows are inserted.
+        keys: of the rows that are inserted.
 
     Raises:
         ValidationException: some may have been added, or `since` is not in the branch's history.
     """
-    ConflictCheck(io, IsolationLevel.SERIALIZABLE, since, branch, may_match(row_filter), "upsert", only_added=True).check(metadata)
+    matches = may_match(keys_filter(keys, metadata.schema()))
+    ConflictCheck(io, IsolationLevel.SERIALIZABLE, since, branch, matches, "upsert", only_added=True).check(metadata)
 
 
 def may_match(row_filter: BooleanExpression) -> Matches:

@@ -420,6 +420,11 @@ def _asked_for_nan(expression: BooleanExpression) -> Iterator[str]:
     return (name for name, each in _predicates(expression) if isinstance(each, (IsNaN, NotNaN)))
 
 
+def names_in(row_filter: BooleanExpression) -> set[str]:
+    """Return the names of the columns that an unbound filter looks at."""
+    return {name for name, _ in _predicates(rewrite_not(row_filter))}
+
+
 def _predicates(expression: BooleanExpression) -> Iterator[tuple[str, BooleanExpression]]:
     """Yield the parts of an expression without negations that compare a column, each with the column's name."""
     if isinstance(expression, (And, Or)):

@@ -48,7 +48,7 @@ from tablecrypt.setting_kinds import one_of
 from tablecrypt.table._pyiceberg.scans import IncrementalAppendScanAdapter
 from tablecrypt.table.datasets.castable import cast_batch
 from tablecrypt.table.datasets.dataset import EncryptedDataset
-from tablecrypt.table.filters import fitted
+from tablecrypt.table.filters import fitted, names_in
 from tablecrypt.table.foreign_engines import ScanForOthers
 from tablecrypt.table.lineage import LINEAGE_FIELDS, ROW_ID, with_lineage
 from tablecrypt.table.metadata import readable_at
@@ -164,7 +164,13 @@ class EncryptedDataScan(_ReadByEngines, DataScan):
         _check_limit(self.limit)
         _check_options(self.options)
         check_switches(case_sensitive=self.case_sensitive)
-        self.table_metadata = readable_at(self.table_metadata, self.snapshot_id, as_now=as_now)
+        given, at = self.table_metadata, readable_at(self.table_metadata, self.snapshot_id, as_now=as_now)
+        self._shown = at.schema()
+        # A server restricts its readers by the columns that the table has now, whatever a snapshot calls them.
+        if at is not given and read_restrictions_of(self.io) is not None:
+            at = readable_at(given, self.snapshot_id, as_now=True)
+            _check_named_alike(self.row_filter, self._shown, at.schema(), self.case_sensitive)
+        self.table_metadata = at
         self.row_filter = fitted(self.row_filter, self.table_metadata.schema(), self.case_sensitive)
 
     # `update` makes a scan of the parameters that it finds in the signature.
@@ -196,19 +202,17 @@ class EncryptedDataScan(_ReadByEngines, DataScan):
         if not lineage:
             return {}
 
-        taken = {self._folded(name) for name in self._columns().column_names}
+        taken = {self._folded(name) for name in self._shown.column_names}
         return {name: field for name, field in lineage.items() if name not in taken}
 
     def _folded(self, name: str) -> str:
         return name if self.case_sensitive else name.lower()
 
-    def _columns(self) -> Schema:
-        """Return the columns that there are to select from."""
-        return self.table_metadata.schema() if self.as_now else DataScan.projection(self.update(selected_fields=("*",)))
-
     def _own_projection(self) -> Schema:
-        columns = self._columns()
-        projected = columns if "*" in self.selected_fields else columns.select(*self.selected_fields, case_sensitive=self.case_sensitive)
+        if self.snapshot_id is not None and self.snapshot() is None:
+            raise ValueError(f"Snapshot not found: {self.snapshot_id}")
+        every = "*" in self.selected_fields
+        projected = self._shown if every else self._shown.select(*self.selected_fields, case_sensitive=self.case_sensitive)
         # The current schema's names are checked where values are read, and with them those of what a filter looks at.
         if self.snapshot_id is not None and not self.as_now and (snapshot := self.snapshot()) is not None:
             check_names_in(self.table_metadata, snapshot, projected)
@@ -408,6 +412,16 @@ def _table(batches: Iterable[pa.RecordBatch], projected: Schema) -> pa.Table:
         return pa.Table.from_batches([], schema_to_pyarrow(projected, include_field_ids=False))
     # Files may hold the same column as string or large_string, which only the permissive mode puts into one.
     return pa.concat_tables(tables, promote_options="permissive")
+
+
+def _check_named_alike(row_filter: BooleanExpression, shown: Schema, now: Schema, case_sensitive: bool) -> None:
+    """Raise ConfigurationError where a filter on columns that are shown would look at other ones by the names of now."""
+    for name in names_in(row_filter):
+        if shown.find_field(name, case_sensitive).field_id != now.find_field(name, case_sensitive).field_id:
+            raise ConfigurationError(
+                f"the filter names {name!r}, which is another column now than in this snapshot, and the catalog's server restricts what "
+                "this user reads by the columns of now: leave the filter out, and filter the rows that are read"
+            )
 
 
 def _check_options(options: object) -> None:

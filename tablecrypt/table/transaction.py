@@ -66,15 +66,7 @@ from tablecrypt.table.protection.exposed_values import check_deletes
 from tablecrypt.table.protection.policy import refuse_protected
 from tablecrypt.table.protection.visible_columns import ERROR, visible_columns
 from tablecrypt.table.protection.writing import AssertProtectionUnchanged, StaleWriteError
-from tablecrypt.table.row_changes import (
-    RowChange,
-    Upsert,
-    deleted_rows,
-    encrypted_files_to_data_files,
-    key_columns,
-    keys_filter,
-    marks_rows,
-)
+from tablecrypt.table.row_changes import RowChange, Upsert, deleted_rows, encrypted_files_to_data_files, key_columns, marks_rows
 from tablecrypt.table.scan import EncryptedDataScan
 from tablecrypt.table.snapshots import CommitOptions, EncryptedOverwrite, EncryptedProducer, EncryptedUpdateSnapshot, check_shown_partitions
 from tablecrypt.table.table_files import TableFileIO
@@ -300,7 +292,7 @@ class EncryptedTransaction(TransactionAdapter):
         by_vectors = marks_rows(self.table_metadata.properties, "merge", "update")
         plan = Upsert(df, scan, keys, by_vectors).plan(when_matched_update_all, when_not_matched_insert_all)
         if plan.inserted.num_rows:
-            self.refuse_rows_added_meanwhile(keys_filter(plan.inserted.select(keys), self.table_metadata.schema()), options)
+            self.refuse_rows_added_meanwhile(plan.inserted.select(keys), options)
 
         if plan.updated.num_rows:
             # The overwrite may drop manifests that remember copied files: the rows that are appended next take that over.
@@ -312,14 +304,14 @@ class EncryptedTransaction(TransactionAdapter):
             self._append_rows(plan.inserted, options)
         return UpsertResult(rows_updated=plan.updated.num_rows, rows_inserted=plan.inserted.num_rows)
 
-    def refuse_rows_added_meanwhile(self, row_filter: BooleanExpression, options: CommitOptions) -> None:
-        """Have a commit fail that finds rows of others which may match, unless the table's isolation level lets them be added."""
+    def refuse_rows_added_meanwhile(self, keys: pa.Table, options: CommitOptions) -> None:
+        """Have a commit fail that finds rows of others which may have these keys, unless the isolation level lets them be added."""
         if self.encrypted_metadata.isolation_level(options.isolation or Operation.OVERWRITE) != IsolationLevel.SERIALIZABLE:
             return
         # Of the table as it was loaded: what this transaction has staged itself is in no base that others leave.
         found_none_in = self.table.metadata.snapshot_by_name(options.branch or MAIN_BRANCH) or self.table.metadata.current_snapshot()
         since = None if found_none_in is None else found_none_in.snapshot_id
-        self.check_later_bases(partial(check_none_added, io=self.table_io, since=since, branch=options.branch, row_filter=row_filter))
+        self.check_later_bases(partial(check_none_added, io=self.table_io, since=since, branch=options.branch, keys=keys))
 
     def add_files(
         self,

@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 import ray
+from pyiceberg.exceptions import ValidationException
 from pyiceberg.schema import Schema
 from pyiceberg.table.snapshots import Operation
 from pyiceberg.types import LongType, NestedField, StringType
@@ -122,6 +123,21 @@ def test_an_upsert_of_new_rows_alone_appends(encrypted: EncryptedSqlCatalog) -> 
 
     assert ids(table.refresh()) == list(range(30))
     assert [snapshot.summary.operation for snapshot in table.snapshots() if snapshot.summary] == [Operation.APPEND] * 2
+
+
+@pytest.mark.parametrize("replaces", [True, False])
+def test_of_two_upserts_at_once_one_inserts_a_key(encrypted: EncryptedSqlCatalog, tmp_path: Path, replaces: bool) -> None:
+    table = new_table(encrypted, appends=[rows(0)])
+    first, second = (tcr.datasink(encrypted.load_table("db.t"), "upsert", keys=["id"]) for _ in range(2))
+    ray.data.from_arrow(rows(50, 5)).write_datasink(first)
+    stored = set(tmp_path.rglob("*.parquet"))
+    changed = pa.table({"id": [3, 52], "note": [f"{CANARY} new", CANARY]}) if replaces else rows(52, 1)
+
+    with pytest.raises(ValidationException, match="conflicting files that the upsert is about"):
+        ray.data.from_arrow(changed).write_datasink(second)
+
+    assert ids(table.refresh()) == [*range(20), *range(50, 55)]
+    assert set(tmp_path.rglob("*.parquet")) == stored
 
 
 def test_a_key_that_occurs_twice_commits_nothing(encrypted: EncryptedSqlCatalog, tmp_path: Path) -> None:

@@ -139,7 +139,8 @@ class SharedState:
         needed = ring.needed_by([snapshot.key_id or ""])
         if any(entry.key_id not in needed and not entry.is_of_columns for entry in ring.entries):
             raise TamperedFileError(location, "holds keys that its one snapshot does not need: somebody put them there")
-        return cls(location, metadata, snapshot)
+        # Nothing authenticates these, and what they name the partner's clients would take for files of the table.
+        return cls(location, metadata.model_copy(update={"metadata_log": [], "statistics": [], "partition_statistics": []}), snapshot)
 
     @property
     def is_sealed(self) -> bool:
