@@ -316,9 +316,9 @@ def write_again(
     """
     new = FreshKeys(work.data_key_length).new_key_metadata()
     location = work.new_location()
-    copy_one = _copy_parquet if work.file_format == FileFormat.PARQUET.value else _copy_avro
+    copy_one = partial(_copy_parquet, mapping=mapping) if work.file_format == FileFormat.PARQUET.value else _copy_avro
     with deleting_on_error(io, [location]):
-        return FileDone(location, (new.with_file_length(copy_one(io, work.location, old, location, new, mapping)),))
+        return FileDone(location, (new.with_file_length(copy_one(io, work.location, old, location, new)),))
 
 
 def _copy_parquet(
@@ -342,14 +342,7 @@ def _copy_parquet(
         return write_values(stored, old, out, new, source, None if mapping is None else layout.metadata)
 
 
-def _copy_avro(
-    io: EncryptingFileIO,
-    source: str,
-    old: StandardKeyMetadata | None,
-    target: str,
-    new: StandardKeyMetadata,
-    mapping: NameMapping | None,
-) -> int:
+def _copy_avro(io: EncryptingFileIO, source: str, old: StandardKeyMetadata | None, target: str, new: StandardKeyMetadata) -> int:
     output = io.encrypting_output(target, new)
     file = io.plaintext_input(source) if old is None else io.decrypting_input(source, old)
     with file.open() as plaintext, output.create() as sink:
