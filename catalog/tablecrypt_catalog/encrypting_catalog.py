@@ -43,6 +43,7 @@ from tablecrypt.table.updates import (
     EncryptTableUpdate,
     NextShareStateUpdate,
     UpgradeToVersion3Update,
+    applied,
     check_columns,
     check_commit,
     check_migration,
@@ -583,7 +584,7 @@ class EncryptionMixin(EncryptingCatalog, MetastoreCatalogAdapter):
         for requirement in commit.requirements:
             requirement.validate(base.metadata)
         updates = with_copies(base.metadata, commit.updates)
-        metadata = update_table_metadata(base.metadata, updates, metadata_location=base.metadata_location)
+        metadata = applied(base.metadata, updates, base.metadata_location)
         if any(isinstance(update, NextShareStateUpdate) for update in updates):
             # Somebody else wrote this metadata, as he did what is loaded: nothing else says that every client will load it.
             check_metadata(self.client_properties, commit.identifier, metadata, base.metadata_location)

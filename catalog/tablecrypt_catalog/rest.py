@@ -25,7 +25,7 @@ from pyiceberg.exceptions import NoSuchTableError, TableAlreadyExistsError
 from pyiceberg.table import CommitTableResponse, FileScanTask, StagedTable, Table, TableIdentifier
 from pyiceberg.table.metadata import TableMetadata, TableMetadataV1, TableMetadataV2
 from pyiceberg.table.snapshots import Snapshot
-from pyiceberg.table.update import AssertCreate, SetPropertiesUpdate, TableRequirement, TableUpdate, update_table_metadata
+from pyiceberg.table.update import AssertCreate, SetPropertiesUpdate, TableRequirement, TableUpdate
 from pyiceberg.typedef import IcebergBaseModel, Identifier, Properties
 
 from tablecrypt import properties as names
@@ -52,6 +52,7 @@ from tablecrypt.table.table_files import name_of
 from tablecrypt.table.updates import (
     AddEncryptionKeyUpdate,
     EncryptTableUpdate,
+    applied,
     check_commit,
     check_migration,
     check_properties_keep_key_id,
@@ -323,7 +324,7 @@ class EncryptedRestCatalog(EncryptingCatalog, RestViews):
         # Without copies of keys, which are made anew for the metadata that the server has now.
         asked, creates = updates, any(isinstance(each, AssertCreate) for each in requirements)
         updates = with_copies(None if creates else table.metadata, updates)
-        staged = update_table_metadata(table.metadata, updates)
+        staged = applied(table.metadata, updates)
         if is_migration:
             check_migration(staged)
         else:
@@ -365,7 +366,7 @@ class EncryptedRestCatalog(EncryptingCatalog, RestViews):
         check_properties_keep_key_id(table.metadata.properties, current.properties)
         for requirement in requirements:
             requirement.validate(current)
-        check_commit(current, update_table_metadata(current, with_copies(current, updates)))
+        check_commit(current, applied(current, with_copies(current, updates)))
 
     def _requested(self, identifier: str | Identifier) -> tuple[LoadAnswer, str, TableVersion]:
         """The server's answer to loadTable, checked but not held against the pins: as a model, as text, and as what pins compare."""

@@ -73,6 +73,7 @@ from tablecrypt.table.table_files import TableFileIO
 from tablecrypt.table.updates import (
     AddEncryptionKeyUpdate,
     UpgradeToVersion3Update,
+    applied,
     changes_protection,
     check_properties_keep_key_id,
     check_table_properties,
@@ -419,6 +420,10 @@ class EncryptedTransaction(TransactionAdapter):
         raise PlaintextRefusedError(
             self.table_metadata.location, "statistics files would hold plaintext facts about the data beside an encrypted table"
         )
+
+    def applied(self, base: TableMetadata, updates: tuple[TableUpdate, ...]) -> TableMetadata:
+        """Return metadata with updates."""
+        return applied(base, updates)
 
     def new_scan(self, row_filter: str | BooleanExpression, case_sensitive: bool) -> EncryptedDataScan:
         """Return a scan of the table as this transaction has staged it."""

@@ -4,7 +4,8 @@ The updates, in the wire form of Iceberg's REST catalog:
 
     add-encryption-key           {"action": "add-encryption-key", "encryption-key": { … EncryptedKey … }}
     remove-encryption-key        {"action": "remove-encryption-key", "key-id": "…"}
-    remove-metadata-log-entries  of this package alone, never sent to a server: {"metadata-files": ["…"]}
+    encryption-keys              of this package alone, never sent to a server: several of both, applied at once
+    remove-metadata-log-entries  likewise: {"metadata-files": ["…"]}
     next-share-state             likewise: the metadata of a share's next state, in the place of that of the one before
     add-snapshot                 as PyIceberg's, with a snapshot that keeps key-id
     upgrade-format-version       as PyIceberg's, but version 3 is reached at creation, or by a table that is encrypted in the same commit
@@ -36,6 +37,7 @@ Iceberg REST catalog specification, "TableUpdate".
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Final, Literal, cast
 
@@ -58,6 +60,7 @@ from pyiceberg.table.update import (
     SetPropertiesUpdate,
     TableUpdate,
     UpgradeFormatVersionUpdate,
+    update_table_metadata,
 )
 from pyiceberg.transforms import BucketTransform
 from pyiceberg.typedef import IcebergBaseModel
@@ -119,6 +122,13 @@ class RemoveEncryptionKeyUpdate(IcebergBaseModel):
 
     action: Literal["remove-encryption-key"] = Field(default="remove-encryption-key")
     key_id: str = Field(alias="key-id")
+
+
+class EncryptionKeysUpdate(IcebergBaseModel):
+    """Changes of `encryption-keys` that follow one another, on their way into the metadata of this process; see `applied`."""
+
+    action: Literal["encryption-keys"] = Field(default="encryption-keys")
+    updates: list[AddEncryptionKeyUpdate | RemoveEncryptionKeyUpdate]
 
 
 class RemoveMetadataLogEntriesUpdate(IcebergBaseModel):
@@ -187,39 +197,67 @@ def _encrypted(metadata: TableMetadata) -> EncryptedTableMetadata:
     return metadata
 
 
+def applied(metadata: TableMetadata, updates: tuple[TableUpdate, ...], metadata_location: str | None = None) -> TableMetadata:
+    """Return metadata with updates, as PyIceberg's `update_table_metadata` does.
+
+    A rotation changes a key for each snapshot. PyIceberg would make metadata anew for each change, and the time would grow with the square
+    of their number: here those that follow one another are one.
+    """
+    runs = itertools.groupby(updates, lambda update: isinstance(update, (AddEncryptionKeyUpdate, RemoveEncryptionKeyUpdate)))
+    joined = (cast("list[TableUpdate]", [EncryptionKeysUpdate(updates=list(run))] if is_of_keys else run) for is_of_keys, run in runs)
+    return update_table_metadata(metadata, tuple(itertools.chain.from_iterable(joined)), metadata_location=metadata_location)
+
+
+@apply_table_update.register(EncryptionKeysUpdate)
+def _change_encryption_keys(  # type: ignore[misc]
+    update: EncryptionKeysUpdate, base_metadata: TableMetadata, context: TableMetadataUpdateContext
+) -> EncryptedTableMetadata:
+    base = _encrypted(base_metadata)
+    entries = {key.key_id: key for key in base.encryption_keys}
+    for each in update.updates:
+        if isinstance(each, RemoveEncryptionKeyUpdate):
+            if entries.pop(each.key_id, None) is None:
+                continue
+        elif entries.get(each.key.key_id) == each.key:
+            continue
+        else:
+            _check_new_key(each.key, entries, base.properties)
+            entries[each.key.key_id] = each.key
+        context.add_update(each)  # type: ignore[arg-type]
+
+    return base.model_copy(update={"encryption_keys": list(entries.values())})
+
+
 @apply_table_update.register(AddEncryptionKeyUpdate)
-def _add_encryption_key(  # type: ignore[misc]
-    update: AddEncryptionKeyUpdate, base_metadata: TableMetadata, context: TableMetadataUpdateContext
-) -> EncryptedTableMetadata:
-    base = _encrypted(base_metadata)
-    by_id = {key.key_id: key for key in base.encryption_keys}
-    known = by_id.get(update.key.key_id)
-    if known == update.key:
-        return base
-    if is_gone(update.key, base.properties):
-        # A writer who began before it was shredded, or a copy of older metadata: what is destroyed on purpose stays destroyed.
-        raise KeyNotFoundError(f"{update.key.kind} {update.key.key_id} was removed from the table on purpose, and is not brought back")
-    if known is None and not update.key.is_wrapped_by_kms and update.key.encrypted_by_id not in base.key_ring:
-        # Its KEK was rotated away since it was wrapped. The commit loop wraps it again under the one that is there now.
-        raise CommitFailedException(f"KEK {update.key.encrypted_by_id}, under which the commit's keys are wrapped, is gone from the table")
-    if known is not None:
-        raise FormatError(f"encryption key {update.key.key_id} is already in the metadata with another value")
-
-    context.add_update(update)  # type: ignore[arg-type]
-
-    return base.model_copy(update={"encryption_keys": [*base.encryption_keys, update.key]})
-
-
 @apply_table_update.register(RemoveEncryptionKeyUpdate)
-def _remove_encryption_key(  # type: ignore[misc]
-    update: RemoveEncryptionKeyUpdate, base_metadata: TableMetadata, context: TableMetadataUpdateContext
+def _change_encryption_key(  # type: ignore[misc]
+    update: AddEncryptionKeyUpdate | RemoveEncryptionKeyUpdate, base_metadata: TableMetadata, context: TableMetadataUpdateContext
 ) -> EncryptedTableMetadata:
-    base = _encrypted(base_metadata)
-    remaining = [key for key in base.encryption_keys if key.key_id != update.key_id]
-    if len(remaining) == len(base.encryption_keys):
-        return base
-    context.add_update(update)  # type: ignore[arg-type]
-    return base.model_copy(update={"encryption_keys": remaining})
+    return _change_encryption_keys(EncryptionKeysUpdate(updates=[update]), base_metadata, context)
+
+
+def _check_new_key(key: EncryptedKey, entries: Mapping[str, EncryptedKey], table_properties: Mapping[str, Any]) -> None:
+    """Check an entry that is not in the metadata.
+
+    Args:
+        key: the entry.
+        entries: those that the metadata has by now, by their ids.
+        table_properties: as the metadata has them.
+    """
+    if is_gone(key, table_properties):
+        # A writer who began before it was shredded, or a copy of older metadata: what is destroyed on purpose stays destroyed.
+        raise KeyNotFoundError(f"{key.kind} {key.key_id} was removed from the table on purpose, and is not brought back")
+    if key.key_id in entries:
+        raise FormatError(f"encryption key {key.key_id} is already in the metadata with another value")
+    if key.is_wrapped_by_kms:
+        return
+
+    kek = entries.get(key.encrypted_by_id or "")
+    # Most are there themselves. Else there may be a copy, for which every entry is looked at.
+    is_there = kek is not None and not is_gone(kek, table_properties)
+    if not is_there and key.encrypted_by_id not in KeyRing(entries_with_copies(entries.values(), table_properties)):
+        # Its KEK was rotated away since it was wrapped. The commit loop wraps it again under the one that is there now.
+        raise CommitFailedException(f"KEK {key.encrypted_by_id}, under which the commit's keys are wrapped, is gone from the table")
 
 
 @apply_table_update.register(RemoveMetadataLogEntriesUpdate)

@@ -365,8 +365,12 @@ class TransactionAdapter(Transaction):
         """The metadata with what has been staged. PyIceberg applies every update again at each look; here once for each change of them."""
         base, updates = self._table.metadata, self._updates
         if self._staged is None or self._staged[0] is not base or self._staged[1] is not updates:
-            self._staged = (base, updates, super().table_metadata)
+            self._staged = (base, updates, self.applied(base, updates))
         return self._staged[2]
+
+    @abstractmethod
+    def applied(self, base: TableMetadata, updates: tuple[TableUpdate, ...]) -> TableMetadata:
+        """Return metadata with updates."""
 
     @abstractmethod
     def new_scan(self, row_filter: str | BooleanExpression, case_sensitive: bool) -> DataScan:
