@@ -68,6 +68,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Final
 
 from pydantic import Field, ValidationError
@@ -279,22 +280,22 @@ class KeyRing:
         """Every entry, in the order of the metadata."""
         return tuple(self._entries.values())
 
-    @property
+    @cached_property
     def keks(self) -> list[EncryptedKey]:
         """Every KEK of the table, in the order of the metadata. Column KEKs are not among them."""
         return [entry for entry in self._entries.values() if entry.is_kek]
 
-    @property
+    @cached_property
     def column_keks(self) -> list[EncryptedKey]:
         """Every column KEK, in the order of the metadata."""
         return [entry for entry in self._entries.values() if entry.is_column_kek]
 
-    @property
+    @cached_property
     def column_keys(self) -> list[EncryptedKey]:
         """Every column key, in the order of the metadata."""
         return [entry for entry in self._entries.values() if entry.is_column_key]
 
-    @property
+    @cached_property
     def column_declarations(self) -> list[EncryptedKey]:
         """Every declaration of a column, in the order of the metadata."""
         return [entry for entry in self._entries.values() if entry.is_column_declaration]
