@@ -435,7 +435,7 @@ READS: Final = {
     | {"last_sequence_number", "location", "location_provider", "maintenance", "metadata", "metadata_location", "name", "name_mapping"}
     | {"properties", "refresh", "refs", "scan", "schema", "schemas", "snapshot_as_of_timestamp", "snapshot_by_id", "snapshot_by_name"}
     | {"snapshots", "sort_order", "sort_orders", "spec", "specs", "to_bodo", "to_daft", "to_polars"},
-    "of a transaction": {"transaction", "commit_transaction", "commit", "apply", "append_producer", "belongs_to_attempt"}
+    "of a transaction": {"transaction", "commit_transaction", "commit", "apply", "append_producer", "applied", "belongs_to_attempt"}
     | {"check_each_base", "check_later_bases", "check_next_metadata", "check_staged", "encrypted_metadata", "following", "gives_up_on"}
     | {"new_scan", "refuse_rows_added_meanwhile"}
     | {"require_of_base"}
