@@ -21,11 +21,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from tablecrypt import _magics as magics
 from tablecrypt._arrow_types import is_list, without_nulls_of_null_structs
 from tablecrypt._store_errors import is_store_error, reraise_naming
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import FormatError
+from tablecrypt.parquet.footer import PLAIN_MAGIC, plain_end
 from tablecrypt.parquet.layout import has_dictionary
 from tablecrypt.parquet.text_columns import plain_rows, plain_schema
 from tablecrypt.parquet.thrift import Struct
@@ -118,8 +118,7 @@ def _opened(
 
 
 def _parsed(metadata: Struct) -> pq.FileMetaData:
-    footer = metadata.encode()
-    return pq.read_metadata(pa.BufferReader(magics.PARQUET + footer + len(footer).to_bytes(4, "little") + magics.PARQUET))
+    return pq.read_metadata(pa.BufferReader(PLAIN_MAGIC + plain_end(metadata)))
 
 
 def _codecs(footer: pq.FileMetaData) -> str | dict[str, str]:

@@ -361,7 +361,7 @@ def check_types(metadata: TableMetadata, snapshot_id: int | None) -> None:
     Raises:
         ConfigurationError: a column of the snapshot's own schema has a type there that has nothing to do with that of now.
     """
-    own = _older_schema(metadata, snapshot_id)
+    own = _older_schema(metadata, _snapshot(metadata, snapshot_id))
     if own is not None and (other := other_type(own, metadata.schema())) is not None:
         raise ConfigurationError(
             f"{metadata.location}: column {other.name} is {other.before} in snapshot {snapshot_id}, and {other.now} since the table was "
@@ -378,17 +378,21 @@ def readable_at(metadata: TableMetadata, snapshot_id: int | None, *, as_now: boo
         as_now: read it by the table's schema, as the head of a branch is, to which rows are written with these columns; where their types
             are others now, by its own all the same.
     """
-    own, snapshot = _older_schema(metadata, snapshot_id), metadata.snapshot_by_id(snapshot_id) if snapshot_id is not None else None
-    if own is None or (as_now and other_type(own, metadata.schema()) is None):
+    snapshot = _snapshot(metadata, snapshot_id)
+    own = _older_schema(metadata, snapshot)
+    if snapshot is None or own is None or (as_now and other_type(own, metadata.schema()) is None):
         return metadata
-    if snapshot is None or not isinstance(metadata, EncryptedTableMetadata):
+    if not isinstance(metadata, EncryptedTableMetadata):
         return metadata.model_copy(update={"current_schema_id": own.schema_id})
     return metadata.with_schema_of(own.schema_id, snapshot.sequence_number)
 
 
-def _older_schema(metadata: TableMetadata, snapshot_id: int | None) -> Schema | None:
+def _snapshot(metadata: TableMetadata, snapshot_id: int | None) -> Snapshot | None:
+    return None if snapshot_id is None else metadata.snapshot_by_id(snapshot_id)
+
+
+def _older_schema(metadata: TableMetadata, snapshot: Snapshot | None) -> Schema | None:
     """Return the schema that a snapshot names; None where that is the current one, or is not known."""
-    snapshot = None if snapshot_id is None else metadata.snapshot_by_id(snapshot_id)
     if snapshot is None or snapshot.schema_id is None or snapshot.schema_id == metadata.current_schema_id:
         return None
     return metadata.schema_by_id(snapshot.schema_id)

@@ -209,12 +209,13 @@ class EncryptedDataScan(_ReadByEngines, DataScan):
         return name if self.case_sensitive else name.lower()
 
     def _own_projection(self) -> Schema:
-        if self.snapshot_id is not None and self.snapshot() is None:
+        snapshot = None if self.snapshot_id is None else self.snapshot()
+        if self.snapshot_id is not None and snapshot is None:
             raise ValueError(f"Snapshot not found: {self.snapshot_id}")
         every = "*" in self.selected_fields
         projected = self._shown if every else self._shown.select(*self.selected_fields, case_sensitive=self.case_sensitive)
         # The current schema's names are checked where values are read, and with them those of what a filter looks at.
-        if self.snapshot_id is not None and not self.as_now and (snapshot := self.snapshot()) is not None:
+        if snapshot is not None and not self.as_now:
             check_names_in(self.table_metadata, snapshot, projected)
         return projected
 

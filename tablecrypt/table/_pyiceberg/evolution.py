@@ -76,14 +76,14 @@ class UpdateSchemaInVersion3(UpdateSchema):
 
     def _check_type(self, path: str | tuple[str, ...], after: IcebergType) -> None:
         # PyIceberg lets a decimal have another scale, and anything become anything where incompatible changes are allowed.
-        name = path if isinstance(path, str) else ".".join(path)
+        name = _dotted(path)
         before = self._schema.find_field(name, self._case_sensitive).field_type
         if not may_become(before, after):
             raise ConfigurationError(f"column {name!r} of type {before} cannot become {after}: write its rows to another column")
 
     def set_default_value(self, path: str | tuple[str, ...], default_value: Any) -> UpdateSchema:
         """Set what new files hold where rows say nothing of a column. ConfigurationError: it cannot hold that as it is."""
-        name = path if isinstance(path, str) else ".".join(path)
+        name = _dotted(path)
         _check_default(path, self._schema.find_field(name, self._case_sensitive).field_type, default_value)
         return super().set_default_value(path, default_value)
 
@@ -125,8 +125,12 @@ def _check_default(path: str | tuple[str, ...], column: IcebergType, value: Any)
     """
     if value is None or not column.is_primitive or _is_kept(value, column):
         return
-    name = path if isinstance(path, str) else ".".join(path)
+    name = _dotted(path)
     raise ConfigurationError(f"column {name!r} of type {column} cannot have the default {value}: give it one that it can hold")
+
+
+def _dotted(path: str | tuple[str, ...]) -> str:
+    return path if isinstance(path, str) else ".".join(path)
 
 
 def _is_kept(value: Any, column: IcebergType) -> bool:

@@ -447,7 +447,7 @@ def check_names(metadata: TableMetadata, touched: Container[int] | None = None) 
         ConfigurationError: one has.
     """
     policy, schema = ColumnPolicy.from_properties(metadata.properties), metadata.schema()
-    names = _names_at(metadata, metadata.read_at if isinstance(metadata, EncryptedTableMetadata) else None)
+    names = _names_at(metadata, policy, metadata.read_at if isinstance(metadata, EncryptedTableMetadata) else None)
     if not names:
         return
 
@@ -480,7 +480,7 @@ def check_names_in(metadata: TableMetadata, snapshot: Snapshot, columns: Schema)
         ConfigurationError: one is.
     """
     policy = ColumnPolicy.from_properties(metadata.properties)
-    for taken in taken_names(_names_at(metadata, snapshot.sequence_number), policy, protection_of_leaves(policy, columns).items()):
+    for taken in taken_names(_names_at(metadata, policy, snapshot.sequence_number), policy, protection_of_leaves(policy, columns).items()):
         raise ConfigurationError(
             f"snapshot {snapshot.snapshot_id} has schema {snapshot.schema_id}, in which {taken.name!r} is the column with field id "
             f"{taken.taker}: the name {taken.owned!r} belongs to the protected column with field id {taken.owner}, and whoever committed "
@@ -488,9 +488,8 @@ def check_names_in(metadata: TableMetadata, snapshot: Snapshot, columns: Schema)
         )
 
 
-def _names_at(metadata: TableMetadata, sequence_number: int | None) -> dict[int, frozenset[str]]:
+def _names_at(metadata: TableMetadata, policy: ColumnPolicy, sequence_number: int | None) -> dict[int, frozenset[str]]:
     """Return the names of the columns that were protected at a sequence number; of all that are now without one."""
-    policy = ColumnPolicy.from_properties(metadata.properties)
     return {
         owner: owned
         for owner, owned in names_of_protected(metadata).items()
